@@ -1,5 +1,5 @@
--- One schema for SQLite and PostgreSQL. Times are milliseconds since 1970 (UTC); ids are their text form; a missing value
--- is null. A released migration is never edited.
+-- One schema for SQLite and PostgreSQL. Times are milliseconds since 1970 (UTC); ids are their text form; hashes are
+-- SHA-256 in hex; a missing value is null. A released migration is never edited.
 
 create table populations (
     name text primary key,
@@ -8,16 +8,31 @@ create table populations (
     created_at_ms bigint not null
 );
 
+-- Operator tokens and enrolment tokens.
 create table tokens (
     id text primary key,
-    -- Whose clients it enrols; null for an operator token.
+    kind text not null check (kind in ('operator', 'enrolment')),
+    -- Whose clients it enrols, or what an operator token is restricted to; null for the whole deployment.
     population text references populations (name),
     label text not null,
-    -- Hex SHA-256 of the credential: 32 random bytes need no slower hash.
+    -- What an operator token may do; null for enrolment tokens.
+    role text check (role in ('viewer', 'operator', 'admin')),
+    -- Of the credential: 32 random bytes need no slower hash.
     secret_sha256 text not null unique,
     created_at_ms bigint not null,
     expires_at_ms bigint,
-    revoked_at_ms bigint
+    revoked_at_ms bigint,
+    -- Kept to the minute: a write per request would cost more than the request.
+    last_used_at_ms bigint,
+    -- Clients enrolled with it, and their limits; null for no limit.
+    uses bigint not null default 0,
+    uses_max bigint,
+    per_minute_max bigint,
+    -- The minute that per_minute_max is about: when its first enrolment was, and how many there have been.
+    minute_at_ms bigint not null default 0,
+    minute_uses bigint not null default 0,
+    -- JSON object of strings: attributes of each client that it enrols.
+    attributes text not null default '{}'
 );
 
 create table clients (
@@ -27,16 +42,110 @@ create table clients (
     number bigint not null,
     -- The enrolment token that let it in.
     token text not null references tokens (id),
+    -- Of the secret in use, and of the one that replaces it when it is first used.
     secret_sha256 text not null unique,
+    next_secret_sha256 text unique,
+    secret_at_ms bigint not null,
+    -- Of the device's public key (SubjectPublicKeyInfo in DER); null until the client requests a certificate.
+    key_sha256 text,
+    -- End of the newest certificate that it was given; null if it was given none.
+    certificate_until_ms bigint,
     -- JSON object of strings, as told at the last check-in that changed it.
     attributes text not null,
+    -- JSON object of strings: those that its enrolment token granted. The client cannot change them.
+    granted text not null default '{}',
     -- Examples held, as told at the last check-in that changed it.
     examples bigint not null,
+    -- The kind of its SDK, as of its last check-in: rust, python, kotlin, swift, c, browser or another name.
+    sdk text,
     created_at_ms bigint not null,
     -- Kept to the minute: writing it at every check-in would cost more than the check-in.
     last_seen_at_ms bigint not null,
+    -- Whether it may take part: active, quarantined (it checks in but gets no work) or revoked (it is refused).
+    standing text not null default 'active',
+    standing_reason text,
+    standing_at_ms bigint not null default 0,
     unique (population, number)
 );
+create index clients_by_last_seen on clients (population, last_seen_at_ms, number);
+create index clients_by_key on clients (key_sha256);
+
+-- The CA of each population, made when its first client requests a certificate.
+create table population_cas (
+    population text primary key references populations (name),
+    -- X.509 in DER.
+    certificate bytea not null,
+    -- PKCS #8 in DER: whoever reads it can certify clients.
+    private_key bytea not null,
+    created_at_ms bigint not null,
+    expires_at_ms bigint not null
+);
+
+-- People who sign in with a password.
+create table accounts (
+    name text primary key,
+    role text not null check (role in ('viewer', 'operator', 'admin')),
+    -- The only population that it shows and changes; null for the whole deployment.
+    population text references populations (name),
+    -- Argon2id in the PHC string format, with parameters and salt.
+    password text not null,
+    password_at_ms bigint not null,
+    created_at_ms bigint not null,
+    revoked_at_ms bigint
+);
+
+-- Browsers in which a person is signed in.
+create table sessions (
+    -- Of the cookie: 32 random bytes need no slower hash.
+    secret_sha256 text primary key,
+    -- Null where an identity provider knows the person.
+    account text references accounts (name),
+    -- `account:` and the name, or `oidc:` and the provider's subject.
+    actor text not null,
+    name text not null,
+    -- What the provider's groups allowed at the sign-in; null for accounts, whose own role and population count.
+    role text check (role in ('viewer', 'operator', 'admin')),
+    population text,
+    -- From where it signed in; null where the coordinator does not know.
+    address text,
+    created_at_ms bigint not null,
+    -- Kept to the minute.
+    last_used_at_ms bigint not null,
+    expires_at_ms bigint not null
+);
+create index sessions_of_actor on sessions (actor);
+
+-- What was done, by whom. Rows are only ever added; each has the hash of the one before.
+create table audit (
+    -- 1, 2, ... without gaps.
+    number bigint primary key,
+    at_ms bigint not null,
+    -- Who acted: a token's or client's id, `account:` and a name, `anonymous` or `coordinator`.
+    actor text not null,
+    -- The label of the token or the name of the account then.
+    label text not null,
+    -- What was done, as `job.pause`.
+    action text not null,
+    -- To what: an id or a name.
+    subject text not null,
+    -- Which population it concerned; null for the deployment.
+    population text,
+    -- More about it; null when there is no more to say.
+    detail text,
+    -- Of the entry before, and of this one with that in it.
+    previous text not null,
+    hash text not null
+);
+create index audit_of_population on audit (population, number);
+
+-- One row: number and hash of the newest entry. Its lock orders the writers on PostgreSQL.
+create table audit_head (
+    one bigint primary key check (one = 1),
+    number bigint not null,
+    hash text not null
+);
+insert into audit_head (one, number, hash)
+values (1, 0, '0000000000000000000000000000000000000000000000000000000000000000');
 
 create table jobs (
     id text primary key,
@@ -61,6 +170,10 @@ create table jobs (
     events bigint not null default 0,
     created_at_ms bigint not null,
     ended_at_ms bigint,
+    -- How operators file it: JSON list of names, a text, and since when it is archived.
+    tags text not null default '[]',
+    notes text not null default '',
+    archived_at_ms bigint,
     unique (population, name)
 );
 
@@ -70,12 +183,39 @@ create table models (
     -- The training round that made it; null for version 0.
     round bigint,
     sha256 text not null,
-    -- Size of the safetensors file, which is in blob_chunks or in the store.
+    -- Size of the safetensors file.
     bytes bigint not null,
     created_at_ms bigint not null,
     -- When the job's retention let its file be deleted; the row stays.
     deleted_at_ms bigint,
+    -- Since when an operator wants it kept, whatever the job's retention says.
+    pinned_at_ms bigint,
     primary key (job, version)
+);
+
+-- Files that are made of model versions, for the clients of jobs with [download].
+create table model_files (
+    job text not null references jobs (id) on delete cascade,
+    version bigint not null,
+    -- 'f16' or 'int8': the whole model in that form. 'delta': the step from the version before.
+    form text not null,
+    -- Of the body as it is sent.
+    sha256 text not null,
+    bytes bigint not null,
+    -- Whether the body is the file as one zstd frame.
+    packed boolean not null,
+    primary key (job, version, form)
+);
+
+-- What the coordinator evaluates a job's models on.
+create table test_sets (
+    job text primary key references jobs (id) on delete cascade,
+    -- Name of the body: `test_set/<job>/<random>`.
+    body text not null,
+    sha256 text not null,
+    bytes bigint not null,
+    examples bigint not null,
+    uploaded_at_ms bigint not null
 );
 
 create table rounds (
@@ -88,28 +228,51 @@ create table rounds (
     reason text,
     base_version bigint not null,
     seed bigint not null,
+    -- The policy under which it was opened, as JSON: it stays with the round when the job's changes.
+    policy text not null,
     goal bigint not null,
     minimum bigint not null,
+    -- Largest L2 norm of an update, fixed when the round opened; null: no bound.
+    norm_max double precision,
     opened_at_ms bigint not null,
     selected_at_ms bigint,
     deadline_at_ms bigint,
     -- When it took its last report (Aggregating began).
     closed_at_ms bigint,
     ended_at_ms bigint,
-    -- The cohort by state of its assignments; those that still work are what is left of it.
+    -- Clients by state of their assignments; those that still work are what is left of the cohort.
     cohort bigint not null default 0,
     reported bigint not null default 0,
     rejected bigint not null default 0,
     failed bigint not null default 0,
     expired bigint not null default 0,
+    -- Clients drawn one by one so far; a draw is conditional on it.
+    drawn bigint not null default 0,
     -- Sum of the reported weights.
     weight bigint not null default 0,
+    -- Sum of the staleness of the accepted updates, and the weight (in examples) that staleness took from them.
+    staleness bigint not null default 0,
+    lost_weight double precision not null default 0,
+    -- Sum of the time that clients worked for their reports, stored when the round ends.
+    work_ms bigint not null default 0,
+    -- Time that stragglers did not compute because they stopped before the deadline.
+    saved_ms bigint not null default 0,
     -- Weighted means: training loss of its own updates; loss and accuracy from the evaluation of its model.
     training_loss double precision,
     loss double precision,
     accuracy double precision,
+    -- L2 norm of the step from the base version to the result, and diversity of the updates.
+    step_norm double precision,
+    diversity double precision,
+    -- JSON: the counts by class of an evaluation, summed over its reports as they are accepted; null without any.
+    class_counts text,
+    -- JSON: targets and right answers of each class. Lists read these, and not the whole matrix.
+    class_totals text,
+    -- Bodies as sent, and what they would have taken as plain f32 safetensors files.
     bytes_up bigint not null default 0,
     bytes_down bigint not null default 0,
+    raw_bytes_up bigint not null default 0,
+    raw_bytes_down bigint not null default 0,
     -- When the job's retention let its assignments be deleted; the row stays.
     pruned_at_ms bigint,
     primary key (job, task, number)
@@ -118,19 +281,52 @@ create table rounds (
 -- The driver asks for these at every step.
 create index rounds_open on rounds (job) where phase in ('selecting', 'training', 'aggregating');
 
+-- The named scalars of a round over its reports, stored when it is committed.
+create table round_metrics (
+    job text not null,
+    task text not null,
+    round bigint not null,
+    name text not null,
+    -- Number of reports that have it.
+    reports bigint not null,
+    -- Weighted by examples.
+    mean double precision not null,
+    -- Over clients.
+    minimum double precision not null,
+    p10 double precision not null,
+    p50 double precision not null,
+    p90 double precision not null,
+    maximum double precision not null,
+    primary key (job, task, name, round),
+    foreign key (job, task, round) references rounds (job, task, number) on delete cascade
+);
+create index round_metrics_of_round on round_metrics (job, round);
+
 create table assignments (
     id text primary key,
     job text not null,
     task text not null,
+    -- The round in which it counts; of an open assignment, the round that is open now.
     round bigint not null,
     client text not null references clients (id),
+    base_version bigint not null check (base_version >= 0),
+    -- Deadline and seed of an assignment in a buffer, which outlasts its round; null: they are those of the round.
+    deadline_at_ms bigint,
+    seed bigint,
     state text not null check (state in ('assigned', 'reported', 'rejected', 'failed', 'expired')),
-    -- Why it was rejected or failed.
+    -- Why it was rejected or failed, or expired before its time.
     reason text,
     assigned_at_ms bigint not null,
+    -- When the download of the model ended, when the first byte of the update came, and how long the update took.
+    fetched_at_ms bigint,
+    upload_at_ms bigint,
+    upload_ms bigint,
     ended_at_ms bigint,
-    -- When a straggler came back with its late work.
+    -- When a straggler came back with its late work, or stopped without finishing it.
     late_at_ms bigint,
+    stopped_at_ms bigint,
+    -- The report: how many updates it is the sum of, their examples, and its figures.
+    updates bigint,
     weight bigint,
     loss double precision,
     accuracy double precision,
@@ -138,41 +334,41 @@ create table assignments (
     work_ms bigint,
     -- L2 norm of the update.
     update_norm double precision,
-    -- Hash of the accepted report: the same bytes again get the same answer.
+    -- JSON object of numbers: the named scalars of the report; null without any.
+    metrics text,
+    -- Of the accepted report: the same bytes again get the same answer.
     report_sha256 text,
+    -- Cosine of the update to the mean of its round.
+    cosine double precision,
     bytes_up bigint not null default 0,
     bytes_down bigint not null default 0,
-    unique (job, task, round, client),
+    raw_bytes_up bigint not null default 0,
+    raw_bytes_down bigint not null default 0,
+    -- Bodies of an update that brought nothing: after too many, the assignment is rejected.
+    attempts bigint not null default 0 check (attempts >= 0),
+    check ((deadline_at_ms is null) = (seed is null)),
     foreign key (job, task, round) references rounds (job, task, number) on delete cascade
 );
 
+-- A cohort has each client once. A buffer may draw it again, with another seed.
+create unique index assignments_of_round on assignments (job, task, round, client, coalesce(seed, 0));
 -- A client has one assignment at a time, whoever hands them out.
 create unique index assignments_open on assignments (client) where state = 'assigned';
 create index assignments_of_client on assignments (client, job, round);
 create index assignments_working on assignments (job) where state = 'assigned';
+-- The newest assignments of all rounds: statistics of device classes are about them.
+create index assignments_by_time on assignments (assigned_at_ms);
 
--- Bodies of models and updates in parts of at most 1 MiB, so that neither database ever holds a large value in memory.
--- `blob` is `model/<job>/<version>` or `update/<assignment>`.
-create table blob_chunks (
-    blob text not null,
-    part bigint not null,
-    data bytea not null,
-    primary key (blob, part)
-);
-
--- Bodies that are in an object store instead, and where there.
-create table objects (
-    -- As in blob_chunks.
-    blob text primary key,
-    -- Key in the store, below the deployment's id: one per attempt, so that none is ever overwritten.
-    object text not null unique,
-    bytes bigint not null
-);
-
--- One row: the id that tells this database's objects from others' in the same store.
-create table deployment (
-    one bigint primary key check (one = 1),
-    id text not null
+-- Members of stale-synchronous jobs. A client is one from its draw until its work ends without a report, or until it
+-- stays away too long.
+create table members (
+    job text not null references jobs (id) on delete cascade,
+    client text not null references clients (id),
+    -- Updates that it has contributed, counted from the clock at which it came.
+    clock bigint not null check (clock >= 0),
+    -- Since when a driver misses it: it could begin its next work, and does not wait for it.
+    missed_at_ms bigint,
+    primary key (job, client)
 );
 
 -- What happened, in order: every transition with its time and cause.
@@ -187,14 +383,71 @@ create table events (
     cause text,
     primary key (job, sequence)
 );
+-- The few events of the job itself, among those of its rounds.
+create index events_of_jobs on events (job, sequence) where round is null;
+
+-- Bodies of models and updates in chunks of at most 1 MiB, so that neither database ever holds a large value in memory.
+-- `blob` is `model/<job>/<version>`, `update/<assignment>` or the like.
+create table blob_chunks (
+    blob text not null,
+    chunk bigint not null,
+    data bytea not null,
+    -- CRC-32 of the bytes as they were written. Reading compares it, which costs a tenth of a SHA-256.
+    crc bigint not null,
+    primary key (blob, chunk)
+);
+
+-- Bodies, and chunks of bodies, that are in files or an object store instead. A body in files is one file, to which its
+-- chunks are appended: several rows name one object.
+create table objects (
+    -- As in blob_chunks, or `<staged body>/<chunk>`.
+    blob text primary key,
+    -- Key in the store, below the deployment's id: one per attempt, so that none is ever overwritten.
+    object text not null,
+    -- The first byte of the body, or of its chunk, in the object.
+    begins bigint not null,
+    bytes bigint not null,
+    crc bigint not null,
+    unique (object, begins)
+);
+
+-- Bodies that are written chunk by chunk, under names of their own. The transaction that makes one count only stores
+-- which body it is: nothing is copied. A row is one of three things: not finished (blob null, expires_at_ms above 0), a
+-- body (blob set, expires_at_ms null), or obsolete, to be deleted with its chunks (blob null, expires_at_ms 0).
+create table staged_bodies (
+    -- `staged/<random>`. Its chunks are in blob_chunks under this name, or in objects as `<id>/<chunk>`.
+    id text primary key,
+    -- The body that it is, named as in blob_chunks.
+    blob text unique,
+    -- Whose unfinished update it is, as long as it can be resumed; null for models.
+    assignment text unique,
+    in_store boolean not null,
+    -- Length of every chunk but the last, which may be shorter.
+    chunk_bytes bigint not null,
+    -- How much of it is stored.
+    bytes bigint not null,
+    -- Of the whole body, where its sender announced it.
+    sha256 text,
+    -- Rises by one whenever somebody else goes on with it: who was at it before can add nothing more.
+    attempt bigint not null default 1,
+    expires_at_ms bigint
+);
+create index staged_bodies_unfinished on staged_bodies (expires_at_ms) where blob is null;
+
+-- One row: the id that tells this database's objects from others' in the same store.
+create table deployment (
+    one bigint primary key check (one = 1),
+    id text not null
+);
 
 -- Coordinators that share this database.
 create table nodes (
     id text primary key,
     version text not null,
     started_at_ms bigint not null,
-    -- Renewed with its leases; a node that has not been seen for a lease's length is gone.
-    seen_at_ms bigint not null
+    -- Renewed with its leases; a node that has not been seen for a lease's length is dead.
+    seen_at_ms bigint not null,
+    lease_ms bigint not null
 );
 
 -- Who drives a job, until when. Two drivers do no harm (every step is a conditional update); the lease saves their work.
@@ -206,8 +459,21 @@ create table leases (
     expires_at_ms bigint not null
 );
 
+-- Jobs that changed hands because their coordinator died.
+create table takeovers (
+    job text not null references jobs (id) on delete cascade,
+    -- Of the new lease.
+    token bigint not null,
+    at_ms bigint not null,
+    from_node text not null,
+    to_node text not null,
+    -- When the dead coordinator was last seen.
+    seen_at_ms bigint not null,
+    primary key (job, token)
+);
+
 -- Clients that are held by a node, so that any driver can draw them. Only where several coordinators share a database;
--- written behind, because a client that is missing here merely waits a little longer.
+-- written asynchronously, because a client that is missing here merely waits a little longer.
 create table seats (
     client text primary key references clients (id) on delete cascade,
     node text not null,
@@ -237,3 +503,17 @@ create table schedules (
     -- What was done, or why it failed.
     outcome text not null default ''
 );
+
+-- Notifications that are sent to the webhook of the configuration.
+create table notices (
+    -- Repeated in the body, so that a receiver can recognise one that is sent twice.
+    id text primary key,
+    -- JSON.
+    body text not null,
+    created_at_ms bigint not null,
+    attempts bigint not null default 0,
+    -- When it is sent again; whoever moves this on sends it. Null when it was sent or given up.
+    next_at_ms bigint,
+    sent_at_ms bigint
+);
+create index notices_due on notices (next_at_ms) where next_at_ms is not null;

@@ -16,7 +16,7 @@ const CLIENT_PURGE_DELAY_MS: std::ffi::c_long = 0;
 const PURGE_DELAY_OPTION: std::ffi::c_int = 15;
 
 /// Must be called before other threads start.
-pub(crate) fn set_up(is_client: bool) {
+pub fn set_up(is_client: bool) {
     let delay_ms = if is_client { CLIENT_PURGE_DELAY_MS } else { PURGE_DELAY_MS };
     #[expect(unsafe_code, reason = "the crate has no safe function for this option; no other thread runs yet")]
     unsafe {
@@ -25,7 +25,7 @@ pub(crate) fn set_up(is_client: bool) {
 }
 
 /// Returns freed memory to the system now, so that a benchmark measures what is held.
-pub(crate) fn return_freed() {
+pub fn return_freed() {
     #[expect(unsafe_code, reason = "the crate has no safe function for this; it may be called at any time")]
     unsafe {
         libmimalloc_sys::mi_collect(true);

@@ -6,7 +6,6 @@ use tributary_server::ServeError;
 use tributary_server::db::ClaimError;
 
 use crate::backup::{self, BackupArgs, RestoreArgs};
-use crate::bench::{self, BenchCommand};
 use crate::demo::args::DemoArgs;
 use crate::error::{CliError, Failure, exit};
 use crate::output::Output;
@@ -23,9 +22,6 @@ pub(crate) enum CoordinatorCommand {
     Backup(BackupArgs),
     /// Creates a SQLite database from a backup.
     Restore(RestoreArgs),
-    /// Measures this build on this machine.
-    #[command(subcommand)]
-    Bench(BenchCommand),
 }
 
 pub(crate) async fn run(command: CoordinatorCommand, output: &Output) -> Result<(), CliError> {
@@ -34,7 +30,6 @@ pub(crate) async fn run(command: CoordinatorCommand, output: &Output) -> Result<
         CoordinatorCommand::Serve(args) => serve::run(*args, output).await,
         CoordinatorCommand::Backup(args) => backup::backup(&args, output).await,
         CoordinatorCommand::Restore(args) => backup::restore(&args, output).await,
-        CoordinatorCommand::Bench(command) => bench::run(&command, output).await,
     }
 }
 

@@ -11,15 +11,15 @@ use tributary_client::ClientError;
 use tributary_protocol::problem::Problem;
 
 /// Exit codes, as `--help` lists them. Clap itself exits with 2 for a wrong command line.
-pub(crate) mod exit {
-    pub(crate) const FAILED: u8 = 1;
-    pub(crate) const NOT_FOUND: u8 = 3;
-    pub(crate) const REFUSED: u8 = 4;
-    pub(crate) const UNREACHABLE: u8 = 5;
+pub mod exit {
+    pub const FAILED: u8 = 1;
+    pub const NOT_FOUND: u8 = 3;
+    pub const REFUSED: u8 = 4;
+    pub const UNREACHABLE: u8 = 5;
 }
 
 /// An error that ends a command.
-pub(crate) trait Failure: Error + Send + Sync + 'static {
+pub trait Failure: Error + Send + Sync + 'static {
     fn exit_code(&self) -> u8 {
         exit::FAILED
     }
@@ -42,7 +42,7 @@ pub(crate) trait Failure: Error + Send + Sync + 'static {
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CliError {
+pub enum CliError {
     #[error("{0}")]
     Failed(Box<dyn Failure>),
     /// With what was looked for, and where: `job "digits" in the population demo`.
@@ -75,27 +75,27 @@ impl<E: Failure> From<E> for CliError {
 
 impl CliError {
     /// For `map_err` where an HTTP client is built.
-    pub(crate) fn http(error: impl Error) -> Self {
+    pub fn http(error: impl Error) -> Self {
         Self::BadSetting(format!("cannot set up requests: {error}"))
     }
 
     /// For `map_err` on file operations; `action` is a verb.
-    pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { action, path, source }
     }
 
     /// For `map_err` where a task is joined.
-    pub(crate) fn task(error: tokio::task::JoinError) -> Self {
+    pub fn task(error: tokio::task::JoinError) -> Self {
         Self::Internal(error.to_string())
     }
 
     /// Whether the reader of our output stopped reading, as in `tributary job list | head`. That is no failure.
-    pub(crate) fn is_closed_pipe(&self) -> bool {
+    pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    pub(crate) fn exit_code(&self) -> u8 {
+    pub fn exit_code(&self) -> u8 {
         match self {
             Self::Failed(error) => error.exit_code(),
             Self::NotFound(_) => exit::NOT_FOUND,
@@ -104,7 +104,7 @@ impl CliError {
     }
 
     /// What the person at the terminal can do next.
-    pub(crate) fn hint(&self) -> Option<String> {
+    pub fn hint(&self) -> Option<String> {
         match self {
             Self::Failed(error) => error.hint(),
             Self::NotFound(_) => Some("`tributary job list` shows what there is".into()),
@@ -113,7 +113,7 @@ impl CliError {
     }
 
     /// What the coordinator answered.
-    pub(crate) fn problem(&self) -> Option<&Problem> {
+    pub fn problem(&self) -> Option<&Problem> {
         match self {
             Self::Failed(error) => error.problem(),
             _ => None,
@@ -121,13 +121,13 @@ impl CliError {
     }
 
     /// Whether the same call may succeed later.
-    pub(crate) fn is_temporary(&self) -> bool {
+    pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Failed(error) if error.is_temporary())
     }
 
     /// The boxed error, if it is of this type.
     #[cfg(test)]
-    pub(crate) fn cause<E: Failure>(&self) -> Option<&E> {
+    pub fn cause<E: Failure>(&self) -> Option<&E> {
         match self {
             Self::Failed(error) => (error.as_ref() as &dyn Error).downcast_ref(),
             _ => None,
@@ -157,8 +157,7 @@ impl Failure for ClientError {
 }
 
 /// The hint when no coordinator answers.
-pub(crate) const COORDINATOR_UNREACHABLE: &str =
-    "is the coordinator running (`tributary serve`), and is --server right?";
+pub const COORDINATOR_UNREACHABLE: &str = "is the coordinator running (`tributary serve`), and is --server right?";
 
 #[cfg(test)]
 mod tests {

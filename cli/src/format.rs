@@ -1,12 +1,12 @@
 //! Numbers as text for people: bytes, durations, times, percentages.
 
 /// Bytes with three digits at most and a decimal unit: `999 B`, `1.2 kB`, `34 MB`.
-pub(crate) fn bytes(count: u64) -> String {
+pub fn bytes(count: u64) -> String {
     scaled(count as f64, &["B", "kB", "MB", "GB", "TB", "PB", "EB"])
 }
 
 /// A count, with a decimal unit from 1000 on: `64`, `5.1 k`, `1.7 M`.
-pub(crate) fn count(count: u64) -> String {
+pub fn count(count: u64) -> String {
     scaled(count as f64, &["", "k", "M", "G", "T", "P", "E"]).trim_end().to_owned()
 }
 
@@ -22,7 +22,7 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
 }
 
 /// A duration in its two largest units: `350 ms`, `2.5 s`, `3 min 20 s`, `2 h 5 min`, `12 d 3 h`.
-pub(crate) fn duration_ms(duration_ms: u64) -> String {
+pub fn duration_ms(duration_ms: u64) -> String {
     let seconds = duration_ms / 1000;
     let pair = |large: u64, large_unit: &str, small: u64, small_unit: &str| match small {
         0 => format!("{large} {large_unit}"),
@@ -38,7 +38,7 @@ pub(crate) fn duration_ms(duration_ms: u64) -> String {
 }
 
 /// A time relative to now, in the largest unit: `12 s ago`, `in 30 d`, `now`. Both in milliseconds since 1970.
-pub(crate) fn relative(at_ms: i64, now_ms: i64) -> String {
+pub fn relative(at_ms: i64, now_ms: i64) -> String {
     let distance_s = at_ms.abs_diff(now_ms) / 1000;
     let distance = match distance_s {
         0 => return "now".into(),
@@ -51,7 +51,7 @@ pub(crate) fn relative(at_ms: i64, now_ms: i64) -> String {
 }
 
 /// A time in UTC, to the second: `2026-11-20 21:54:11Z`; the number itself outside the calendar's range.
-pub(crate) fn timestamp(at_ms: i64) -> String {
+pub fn timestamp(at_ms: i64) -> String {
     match chrono::DateTime::from_timestamp_millis(at_ms) {
         Some(time) => time.format("%Y-%m-%d %H:%M:%SZ").to_string(),
         None => format!("{at_ms} ms"),
@@ -59,12 +59,12 @@ pub(crate) fn timestamp(at_ms: i64) -> String {
 }
 
 /// A fraction in percent: 0.9431 as `94.31 %`.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }
 
 /// The value as text, or a dash.
-pub(crate) fn or_dash<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+pub fn or_dash<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "-".into(), text)
 }
 

@@ -9,9 +9,9 @@ use crate::error::{CliError, Failure};
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {source}")]
-pub(crate) struct ListenError {
-    pub(crate) address: SocketAddr,
-    pub(crate) source: io::Error,
+pub struct ListenError {
+    pub address: SocketAddr,
+    pub source: io::Error,
 }
 
 impl Failure for ListenError {
@@ -22,7 +22,7 @@ impl Failure for ListenError {
 }
 
 /// Listens on an address. Returns it with the port that the system chose, where `address` has port 0.
-pub(crate) async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {
+pub async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {
     let failed = |source| ListenError { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;

@@ -23,17 +23,17 @@ use crate::random::random;
 const CHECKINS_PER_SECOND: u32 = 2_000;
 
 /// A coordinator that serves in the background.
-pub(crate) struct LocalCoordinator {
-    pub(crate) url: Url,
-    pub(crate) api: Api,
-    pub(crate) operator: Secret,
+pub struct LocalCoordinator {
+    pub url: Url,
+    pub api: Api,
+    pub operator: Secret,
     shutdown: CancellationToken,
     serving: JoinHandle<Result<(), ServeError>>,
 }
 
 impl LocalCoordinator {
     /// Starts a coordinator on a database file.
-    pub(crate) async fn start(address: SocketAddr, database: &Path) -> Result<Self, CliError> {
+    pub async fn start(address: SocketAddr, database: &Path) -> Result<Self, CliError> {
         let (listener, address) = listen(address).await?;
         let operator = Secret::from_random(SecretKind::Operator, random()?);
         let config = Config {
@@ -52,26 +52,26 @@ impl LocalCoordinator {
     }
 
     /// Creates a population and returns an enrolment token for it.
-    pub(crate) async fn population(&self, name: &Name) -> Result<Secret, CliError> {
+    pub async fn population(&self, name: &Name) -> Result<Secret, CliError> {
         self.api.create_population(name.clone()).await?;
         let wanted = CreateToken::enrolment(name.clone(), "local");
         Ok(self.api.create_token(&wanted).await?.secret.secret().clone())
     }
 
     /// The URL without the slash at its end.
-    pub(crate) fn address(&self) -> String {
+    pub fn address(&self) -> String {
         self.url.as_str().trim_end_matches('/').to_owned()
     }
 
     /// A link that opens the dashboard signed in. The token is in the URL's fragment, which browsers do not send.
-    pub(crate) fn dashboard_url(&self) -> Url {
+    pub fn dashboard_url(&self) -> Url {
         let mut url = self.url.clone();
         url.set_fragment(Some(&format!("token={}", self.operator.expose())));
         url
     }
 
     /// Stops the coordinator and waits until its database is closed.
-    pub(crate) async fn stop(self) -> Result<(), CliError> {
+    pub async fn stop(self) -> Result<(), CliError> {
         self.shutdown.cancel();
         match self.serving.await {
             Ok(served) => Ok(served?),

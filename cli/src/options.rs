@@ -21,31 +21,31 @@ use crate::units::HttpUrl;
 
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
-pub(crate) struct GlobalArgs {
+pub struct GlobalArgs {
     /// The coordinator's address [default: http://127.0.0.1:7300].
     #[arg(long, global = true, env = "TRIBUTARY_SERVER", value_name = "URL")]
-    pub(crate) server: Option<ServerUrl>,
+    pub server: Option<ServerUrl>,
     /// An operator token; for `client run`, an enrolment token. Prefer the variable: other users of the machine can see
     /// command lines.
     #[arg(long, global = true, env = "TRIBUTARY_TOKEN", value_name = "TOKEN", hide_env_values = true)]
-    pub(crate) token: Option<Sealed<String>>,
+    pub token: Option<Sealed<String>>,
     /// The CA of the coordinator's certificate, a PEM file [default: for `client run` the CA that the enrolment token
     /// names, else those that the system trusts].
     #[arg(long, global = true, env = "TRIBUTARY_CA", value_name = "FILE")]
-    pub(crate) ca: Option<PathBuf>,
+    pub ca: Option<PathBuf>,
     /// The profile of `tributary login` to use [default: the one named default, if there is one].
     #[arg(long, global = true, env = "TRIBUTARY_PROFILE", value_name = "NAME")]
-    pub(crate) profile: Option<Name>,
+    pub profile: Option<Name>,
     /// The folder of the profiles [default: .config/tributary in the home folder].
     #[arg(long, global = true, env = "TRIBUTARY_CONFIG_DIR", value_name = "FOLDER")]
-    pub(crate) config_dir: Option<PathBuf>,
+    pub config_dir: Option<PathBuf>,
     /// Prints JSON objects, one per line, instead of text. Errors are JSON objects, too, on standard error.
     #[arg(long, global = true)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct LimitArgs {
+pub struct LimitArgs {
     /// Shows at most this many items; 0 shows all.
     #[arg(long, default_value_t = 100, value_name = "ITEMS")]
     limit: usize,
@@ -53,21 +53,21 @@ pub(crate) struct LimitArgs {
 
 /// The direction of a sorted list.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct ReverseArgs {
+pub struct ReverseArgs {
     /// The other way round.
     #[arg(long)]
-    pub(crate) reverse: bool,
+    pub reverse: bool,
 }
 
 impl ReverseArgs {
     /// The direction, from the usual one.
-    pub(crate) fn of(self, usual: Order) -> Order {
+    pub fn of(self, usual: Order) -> Order {
         if self.reverse { usual.reversed() } else { usual }
     }
 }
 
 /// Parses one of these values from its word.
-pub(crate) fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+pub fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
     all: [T; N],
     word: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {
@@ -81,15 +81,15 @@ pub(crate) fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
 /// `https://`, it is the first on this machine and the second elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub(crate) struct ServerUrl(Url);
+pub struct ServerUrl(Url);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a coordinator's address is HOST:PORT, http://HOST:PORT or https://HOST, without `?` and `#`")]
-pub(crate) struct ServerUrlError;
+pub struct ServerUrlError;
 
 /// Why a token cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TokenError {
+pub enum TokenError {
     #[error("the given token is not a Tributary token")]
     Malformed(#[source] IdError),
     /// Both with their article.
@@ -114,7 +114,7 @@ impl Failure for TokenError {
 
 impl GlobalArgs {
     /// The operator API of the chosen coordinator.
-    pub(crate) fn operator_api(&self, output: &Output) -> Result<Api, CliError> {
+    pub fn operator_api(&self, output: &Output) -> Result<Api, CliError> {
         let token = self.token.as_ref().map(|token| secret(token, SecretKind::Operator)).transpose()?;
         let server = self.server.clone().unwrap_or_default();
         server.warn_if_exposed(output);
@@ -125,17 +125,17 @@ impl GlobalArgs {
 
 impl LimitArgs {
     /// `None`: all items.
-    pub(crate) fn items_max(self) -> Option<usize> {
+    pub fn items_max(self) -> Option<usize> {
         (self.limit > 0).then_some(self.limit)
     }
 }
 
 impl ServerUrl {
-    pub(crate) fn url(&self) -> &Url {
+    pub fn url(&self) -> &Url {
         &self.0
     }
 
-    pub(crate) fn warn_if_exposed(&self, output: &Output) {
+    pub fn warn_if_exposed(&self, output: &Output) {
         if is_exposed(self.0.as_str()) {
             output.note(&format!("warning: {} is plain HTTP: everyone on the way can read and copy the token", self.0));
         }
@@ -172,18 +172,18 @@ impl TryFrom<String> for ServerUrl {
 }
 
 /// The CAs of a PEM file.
-pub(crate) fn authorities(file: &Path) -> Result<Trust, CliError> {
+pub fn authorities(file: &Path) -> Result<Trust, CliError> {
     let pem = std::fs::read(file).map_err(CliError::file("read", file))?;
     Trust::authorities(&pem).map_err(|error| CliError::BadSetting(format!("{}: {error}", file.display())))
 }
 
 /// Parses a token and checks its kind. The text is checked here and not by clap, whose messages would repeat it.
-pub(crate) fn secret(text: &Sealed<String>, needed: SecretKind) -> Result<Secret, TokenError> {
+pub fn secret(text: &Sealed<String>, needed: SecretKind) -> Result<Secret, TokenError> {
     pinned_secret(text, needed).map(|pinned| pinned.secret().clone())
 }
 
 /// The same with the CA that the token names.
-pub(crate) fn pinned_secret(text: &Sealed<String>, needed: SecretKind) -> Result<PinnedSecret, TokenError> {
+pub fn pinned_secret(text: &Sealed<String>, needed: SecretKind) -> Result<PinnedSecret, TokenError> {
     let pinned: PinnedSecret = text.expose().trim().parse().map_err(TokenError::Malformed)?;
     let given = pinned.secret().kind();
     if given == needed {
@@ -201,12 +201,12 @@ fn kind_name(kind: SecretKind) -> &'static str {
 }
 
 /// Parses a codec: its name (`int8`), or a JSON object with its settings (`{"name":"qsgd","levels":16}`).
-pub(crate) fn parse_codec(text: &str) -> Result<Codec, String> {
+pub fn parse_codec(text: &str) -> Result<Codec, String> {
     parse_named(text)
 }
 
 /// A setting that is written as its name, or as a JSON object with its own settings.
-pub(crate) fn parse_named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+pub fn parse_named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let json = if text.starts_with('{') { text.to_owned() } else { format!("{text:?}") };
     serde_json::from_str(&json).map_err(|error| format!("no such setting: {error}"))
 }

@@ -2,7 +2,7 @@
 
 use crate::error::CliError;
 
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], CliError> {
+pub fn random<const N: usize>() -> Result<[u8; N], CliError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| CliError::Runtime(std::io::Error::other(error.to_string())))?;
     Ok(bytes)

@@ -38,8 +38,6 @@ const METRICS_TIDY_EVERY: Duration = Duration::from_secs(5);
 const CERTIFICATE_EVERY_MS: i64 = 10_000;
 /// Longest wait for requests in flight when the coordinator stops.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// Audit entries of an earlier release that one transaction brings into the chain.
-const OLD_AUDIT_AT_ONCE: u32 = 500;
 
 /// The value of [`Config::blobs`] that keeps models and updates in the database.
 pub const IN_DATABASE: &str = "database";
@@ -85,9 +83,6 @@ pub struct Config {
     pub notify: Option<NotifySettings>,
     /// What computes networks for `[evaluation] where = "coordinator"`. Without it such jobs are refused.
     pub evaluator: Option<Arc<dyn Evaluator>>,
-    /// Adds updates when their round is committed instead of while they arrive. A benchmark measures the cost of adding
-    /// with it.
-    pub fold_at_commit: bool,
 }
 
 impl Default for Config {
@@ -109,7 +104,6 @@ impl Default for Config {
             devices: DeviceSettings::default(),
             notify: None,
             evaluator: None,
-            fold_at_commit: false,
         }
     }
 }
@@ -179,7 +173,6 @@ impl Coordinator {
         let metrics = Metrics::new(config.metrics, clock.now_ms());
         let db = Db::open_watched(config.database.expose(), Arc::clone(&metrics)).await?;
         let blobs = Blobs::open(store, &db).await?;
-        chain_old_audit(&db).await?;
         let first_operator_token = let_operator_in(&db, &clock, config.operator_token.as_ref()).await?;
         let node = match (db.engine(), &config.node) {
             (Engine::Sqlite, _) => "local".parse().expect("a valid name"),
@@ -203,9 +196,6 @@ impl Coordinator {
         let people = People::new(entrance, config.oidc.clone())?;
         let devices = Devices::new(&config.devices)?;
         let app = App::new(services, config.lease, config.upload_memory, people, devices, config.limits, ca);
-        if config.fold_at_commit {
-            app.updates.sums.leave_to_commits();
-        }
         let (connections, join) = (config.connections, config.join);
         Ok(Self { app, connections, tls, first_operator_token, first_clients, notifier, join })
     }
@@ -334,18 +324,6 @@ async fn tidy_metrics(app: Arc<App>) {
         tokio::select! {
             () = app.stopping.cancelled() => return,
             () = tokio::time::sleep(METRICS_TIDY_EVERY) => app.metrics.tidy(),
-        }
-    }
-}
-
-/// Brings the entries of a release without a chain into it.
-async fn chain_old_audit(db: &Db) -> Result<(), DbError> {
-    loop {
-        let mut tx = db.begin().await?;
-        let chained = tx.chain_old_audit(OLD_AUDIT_AT_ONCE).await?;
-        tx.commit().await?;
-        if chained < OLD_AUDIT_AT_ONCE as usize {
-            return Ok(());
         }
     }
 }

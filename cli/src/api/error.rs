@@ -6,7 +6,7 @@ use crate::error::{COORDINATOR_UNREACHABLE, Failure, exit};
 use crate::format::duration_ms;
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ApiError {
+pub enum ApiError {
     /// No connection, no answer in time, or a gateway without a coordinator behind it.
     #[error("cannot reach the coordinator at {server}: {cause}")]
     Unreachable { server: String, cause: String },

@@ -31,8 +31,8 @@ use tributary_protocol::state::{Role, Task};
 use crate::error::CliError;
 use crate::http::{self, causes};
 
-pub(crate) use error::ApiError;
-pub(crate) use paging::{collect, collect_from, collect_newest, collect_sorted};
+pub use error::ApiError;
+pub use paging::{collect, collect_from, collect_newest, collect_sorted};
 
 /// A page of 1000 jobs with large job files fits.
 const JSON_BYTES_MAX: usize = 64 << 20;
@@ -41,10 +41,10 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// A job of many thousand rounds is deleted in many transactions.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long a long poll may be held. Proxies commonly allow 30 s or more.
-pub(crate) const EVENT_WAIT_MS: u32 = 25_000;
+pub const EVENT_WAIT_MS: u32 = 25_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JobChange {
+pub enum JobChange {
     Pause,
     Resume,
     Stop,
@@ -52,7 +52,7 @@ pub(crate) enum JobChange {
 
 /// A client of the operator API.
 #[derive(Clone, Debug)]
-pub(crate) struct Api {
+pub struct Api {
     server: Url,
     token: Option<Secret>,
     http: Client,
@@ -60,51 +60,51 @@ pub(crate) struct Api {
 
 impl Api {
     /// Trusts the system's CAs. Without a token the coordinator refuses every call.
-    pub(crate) fn new(server: Url, token: Option<Secret>) -> Result<Self, ApiError> {
+    pub fn new(server: Url, token: Option<Secret>) -> Result<Self, ApiError> {
         Self::trusting(server, token, &Trust::System)
     }
 
     /// The same with other CAs.
-    pub(crate) fn trusting(server: Url, token: Option<Secret>, trust: &Trust) -> Result<Self, ApiError> {
+    pub fn trusting(server: Url, token: Option<Secret>, trust: &Trust) -> Result<Self, ApiError> {
         let http = http::client_trusting(&server, redirect::Policy::none(), trust)
             .map_err(|error| ApiError::Unreachable { server: server.to_string(), cause: error.to_string() })?;
         Ok(Self { server, token, http })
     }
 
     /// `GET /operator/v1/populations`
-    pub(crate) async fn populations(&self, page: PageQuery) -> Result<Page<Population>, ApiError> {
+    pub async fn populations(&self, page: PageQuery) -> Result<Page<Population>, ApiError> {
         self.get(&["populations"], &page_pairs(&page)).await
     }
 
     /// `POST /operator/v1/populations`
-    pub(crate) async fn create_population(&self, name: Name) -> Result<Population, ApiError> {
+    pub async fn create_population(&self, name: Name) -> Result<Population, ApiError> {
         self.post(&["populations"], &CreatePopulation { name }).await
     }
 
     /// `GET /operator/v1/tokens`
-    pub(crate) async fn tokens(&self, page: PageQuery) -> Result<Page<Token>, ApiError> {
+    pub async fn tokens(&self, page: PageQuery) -> Result<Page<Token>, ApiError> {
         self.get(&["tokens"], &page_pairs(&page)).await
     }
 
     /// `POST /operator/v1/tokens`
-    pub(crate) async fn create_token(&self, wanted: &CreateToken) -> Result<CreatedToken, ApiError> {
+    pub async fn create_token(&self, wanted: &CreateToken) -> Result<CreatedToken, ApiError> {
         self.post(&["tokens"], wanted).await
     }
 
     /// `DELETE /operator/v1/tokens/{id}`
-    pub(crate) async fn revoke_token(&self, id: TokenId, with_clients: bool) -> Result<(), ApiError> {
+    pub async fn revoke_token(&self, id: TokenId, with_clients: bool) -> Result<(), ApiError> {
         let query = [("with_clients", with_clients.to_string())];
         let call = self.call(Method::DELETE, &["tokens", &id.to_string()], &query);
         self.send(call.timeout(CALL_TIMEOUT)).await.map(drop)
     }
 
     /// `GET /operator/v1/accounts`
-    pub(crate) async fn accounts(&self, page: PageQuery) -> Result<Page<Account>, ApiError> {
+    pub async fn accounts(&self, page: PageQuery) -> Result<Page<Account>, ApiError> {
         self.get(&["accounts"], &page_pairs(&page)).await
     }
 
     /// `POST /operator/v1/accounts`
-    pub(crate) async fn create_account(
+    pub async fn create_account(
         &self,
         name: &Name,
         role: Role,
@@ -119,46 +119,46 @@ impl Api {
     }
 
     /// `PUT /operator/v1/accounts/{name}/password`
-    pub(crate) async fn change_password(&self, name: &Name, password: &Sealed<String>) -> Result<(), ApiError> {
+    pub async fn change_password(&self, name: &Name, password: &Sealed<String>) -> Result<(), ApiError> {
         let call = self.call(Method::PUT, &["accounts", name.as_str(), "password"], &[]);
         let call = call.json(&json!({ "password": password.expose() }));
         self.send(call.timeout(CALL_TIMEOUT)).await.map(drop)
     }
 
     /// `DELETE /operator/v1/accounts/{name}`
-    pub(crate) async fn revoke_account(&self, name: &Name) -> Result<(), ApiError> {
+    pub async fn revoke_account(&self, name: &Name) -> Result<(), ApiError> {
         let call = self.call(Method::DELETE, &["accounts", name.as_str()], &[]);
         self.send(call.timeout(CALL_TIMEOUT)).await.map(drop)
     }
 
     /// `GET /operator/v1/accounts/{name}/sessions`
-    pub(crate) async fn sessions(&self, name: &Name) -> Result<Vec<Session>, ApiError> {
+    pub async fn sessions(&self, name: &Name) -> Result<Vec<Session>, ApiError> {
         self.get(&["accounts", name.as_str(), "sessions"], &[]).await
     }
 
     /// `DELETE /operator/v1/accounts/{name}/sessions`
-    pub(crate) async fn end_sessions(&self, name: &Name) -> Result<(), ApiError> {
+    pub async fn end_sessions(&self, name: &Name) -> Result<(), ApiError> {
         let call = self.call(Method::DELETE, &["accounts", name.as_str(), "sessions"], &[]);
         self.send(call.timeout(CALL_TIMEOUT)).await.map(drop)
     }
 
     /// `GET /operator/v1/audit`
-    pub(crate) async fn audit(&self, page: PageQuery) -> Result<Page<AuditEntry>, ApiError> {
+    pub async fn audit(&self, page: PageQuery) -> Result<Page<AuditEntry>, ApiError> {
         self.get(&["audit"], &page_pairs(&page)).await
     }
 
     /// `GET /operator/v1/audit/export`: JSON lines, which the caller reads
-    pub(crate) async fn export_audit(&self) -> Result<Response, ApiError> {
+    pub async fn export_audit(&self) -> Result<Response, ApiError> {
         self.send(self.call(Method::GET, &["audit", "export"], &[])).await
     }
 
     /// The error of an answer that broke off while its body was read.
-    pub(crate) fn interrupted(&self, error: &reqwest::Error) -> ApiError {
+    pub fn interrupted(&self, error: &reqwest::Error) -> ApiError {
         self.unreachable(causes(error))
     }
 
     /// `GET /operator/v1/clients?population=`
-    pub(crate) async fn clients(
+    pub async fn clients(
         &self,
         population: &Name,
         (order, direction): (ClientOrder, Order),
@@ -172,79 +172,71 @@ impl Api {
     }
 
     /// `GET /operator/v1/clients/{id}`
-    pub(crate) async fn client(&self, id: ClientId) -> Result<operator::Client, ApiError> {
+    pub async fn client(&self, id: ClientId) -> Result<operator::Client, ApiError> {
         self.get(&["clients", &id.to_string()], &[]).await
     }
 
     /// `GET /operator/v1/clients/{id}/assignments`, the newest first
-    pub(crate) async fn client_assignments(
-        &self,
-        id: ClientId,
-        page: PageQuery,
-    ) -> Result<Page<ClientAssignment>, ApiError> {
+    pub async fn client_assignments(&self, id: ClientId, page: PageQuery) -> Result<Page<ClientAssignment>, ApiError> {
         self.get(&["clients", &id.to_string(), "assignments"], &page_pairs(&page)).await
     }
 
     /// `PUT /operator/v1/clients/{id}/standing`
-    pub(crate) async fn change_standing(
-        &self,
-        id: ClientId,
-        change: &ChangeStanding,
-    ) -> Result<operator::Client, ApiError> {
+    pub async fn change_standing(&self, id: ClientId, change: &ChangeStanding) -> Result<operator::Client, ApiError> {
         let call = self.call(Method::PUT, &["clients", &id.to_string(), "standing"], &[]).json(change);
         self.send_json(call.timeout(CALL_TIMEOUT)).await
     }
 
     /// `GET /operator/v1/jobs`, of one population or of all populations
-    pub(crate) async fn jobs(&self, population: Option<&Name>, page: PageQuery) -> Result<Page<Job>, ApiError> {
+    pub async fn jobs(&self, population: Option<&Name>, page: PageQuery) -> Result<Page<Job>, ApiError> {
         let mut pairs = page_pairs(&page);
         pairs.extend(population.map(|population| ("population", population.to_string())));
         self.get(&["jobs"], &pairs).await
     }
 
     /// `POST /operator/v1/jobs`
-    pub(crate) async fn create_job(&self, job: JobFile) -> Result<Job, ApiError> {
+    pub async fn create_job(&self, job: JobFile) -> Result<Job, ApiError> {
         self.post(&["jobs"], &CreateJob { job }).await
     }
 
     /// `POST /operator/v1/jobs?dry_run=true`
-    pub(crate) async fn try_job(&self, job: JobFile) -> Result<JobDraft, ApiError> {
+    pub async fn try_job(&self, job: JobFile) -> Result<JobDraft, ApiError> {
         let call = self.call(Method::POST, &["jobs"], &[("dry_run", "true".into())]).json(&CreateJob { job });
         self.send_json(call.timeout(CALL_TIMEOUT)).await
     }
 
     /// `PATCH /operator/v1/jobs/{id}/round-policy`
-    pub(crate) async fn change_round_policy(&self, id: JobId, change: &RoundPolicyChange) -> Result<Job, ApiError> {
+    pub async fn change_round_policy(&self, id: JobId, change: &RoundPolicyChange) -> Result<Job, ApiError> {
         let call = self.call(Method::PATCH, &["jobs", &id.to_string(), "round-policy"], &[]).json(change);
         self.send_json(call.timeout(CALL_TIMEOUT)).await
     }
 
     /// `GET /operator/v1/jobs/{id}`
-    pub(crate) async fn job(&self, id: JobId) -> Result<Job, ApiError> {
+    pub async fn job(&self, id: JobId) -> Result<Job, ApiError> {
         self.get(&["jobs", &id.to_string()], &[]).await
     }
 
     /// `PATCH /operator/v1/jobs/{id}`: name, tags, notes, archive
-    pub(crate) async fn file_job(&self, id: JobId, change: &ChangeJob) -> Result<Job, ApiError> {
+    pub async fn file_job(&self, id: JobId, change: &ChangeJob) -> Result<Job, ApiError> {
         let call = self.call(Method::PATCH, &["jobs", &id.to_string()], &[]).json(change);
         self.send_json(call.timeout(CALL_TIMEOUT)).await
     }
 
     /// `DELETE /operator/v1/jobs/{id}`
-    pub(crate) async fn delete_job(&self, id: JobId) -> Result<(), ApiError> {
+    pub async fn delete_job(&self, id: JobId) -> Result<(), ApiError> {
         let call = self.call(Method::DELETE, &["jobs", &id.to_string()], &[]);
         self.send(call.timeout(DELETE_TIMEOUT)).await.map(drop)
     }
 
     /// `PUT` or `DELETE /operator/v1/jobs/{id}/models/{version}/pin`
-    pub(crate) async fn pin_version(&self, id: JobId, version: u32, pinned: bool) -> Result<ModelVersion, ApiError> {
+    pub async fn pin_version(&self, id: JobId, version: u32, pinned: bool) -> Result<ModelVersion, ApiError> {
         let method = if pinned { Method::PUT } else { Method::DELETE };
         let call = self.call(method, &["jobs", &id.to_string(), "models", &version.to_string(), "pin"], &[]);
         self.send_json(call.timeout(CALL_TIMEOUT)).await
     }
 
     /// `POST /operator/v1/jobs/{id}/pause`, `/resume` or `/stop`
-    pub(crate) async fn change_job(&self, id: JobId, change: JobChange) -> Result<Job, ApiError> {
+    pub async fn change_job(&self, id: JobId, change: JobChange) -> Result<Job, ApiError> {
         let action = match change {
             JobChange::Pause => "pause",
             JobChange::Resume => "resume",
@@ -255,7 +247,7 @@ impl Api {
     }
 
     /// `PUT /operator/v1/jobs/{id}/models/0`: the initial model, read from the file while it is sent
-    pub(crate) async fn upload_initial_model(&self, id: JobId, file: &Path) -> Result<(), CliError> {
+    pub async fn upload_initial_model(&self, id: JobId, file: &Path) -> Result<(), CliError> {
         let failed = |error| CliError::file("read", file)(error);
         let source = tokio::fs::File::open(file).await.map_err(failed)?;
         let bytes = source.metadata().await.map_err(failed)?.len();
@@ -269,12 +261,12 @@ impl Api {
     }
 
     /// `GET /operator/v1/jobs/{id}/test-set`
-    pub(crate) async fn test_set(&self, id: JobId) -> Result<TestSetState, ApiError> {
+    pub async fn test_set(&self, id: JobId) -> Result<TestSetState, ApiError> {
         self.get(&["jobs", &id.to_string(), "test-set"], &[]).await
     }
 
     /// `PUT /operator/v1/jobs/{id}/test-set`: a safetensors file, read while it is sent
-    pub(crate) async fn upload_test_set(&self, id: JobId, file: &Path) -> Result<TestSet, CliError> {
+    pub async fn upload_test_set(&self, id: JobId, file: &Path) -> Result<TestSet, CliError> {
         let failed = |error| CliError::file("read", file)(error);
         let source = tokio::fs::File::open(file).await.map_err(failed)?;
         let bytes = source.metadata().await.map_err(failed)?.len();
@@ -283,7 +275,7 @@ impl Api {
     }
 
     /// The same with a file in memory
-    pub(crate) async fn upload_test_set_file(&self, id: JobId, file: Vec<u8>) -> Result<TestSet, ApiError> {
+    pub async fn upload_test_set_file(&self, id: JobId, file: Vec<u8>) -> Result<TestSet, ApiError> {
         let bytes = file.len() as u64;
         self.put_test_set(id, file.into(), bytes).await
     }
@@ -298,35 +290,35 @@ impl Api {
     }
 
     /// `GET /operator/v1/jobs/{id}/models`
-    pub(crate) async fn model_versions(&self, id: JobId, page: PageQuery) -> Result<Page<ModelVersion>, ApiError> {
+    pub async fn model_versions(&self, id: JobId, page: PageQuery) -> Result<Page<ModelVersion>, ApiError> {
         self.get(&["jobs", &id.to_string(), "models"], &page_pairs(&page)).await
     }
 
     /// `GET /operator/v1/jobs/{id}/models/{version}`: the safetensors file, whose body the caller reads
-    pub(crate) async fn model(&self, id: JobId, version: u32, form: ModelForm) -> Result<Response, ApiError> {
+    pub async fn model(&self, id: JobId, version: u32, form: ModelForm) -> Result<Response, ApiError> {
         let segments = ["jobs", &id.to_string(), "models", &version.to_string()];
         self.send(self.call(Method::GET, &segments, &[("form", form.as_str().to_owned())])).await
     }
 
     /// `GET /operator/v1/jobs/{id}/stale-clients`
-    pub(crate) async fn stale_clients(&self, id: JobId) -> Result<Vec<StaleClient>, ApiError> {
+    pub async fn stale_clients(&self, id: JobId) -> Result<Vec<StaleClient>, ApiError> {
         self.get(&["jobs", &id.to_string(), "stale-clients"], &[]).await
     }
 
     /// `GET /operator/v1/jobs/{id}/metric-curves`
-    pub(crate) async fn metric_curves(&self, id: JobId, points: u32) -> Result<Vec<MetricCurve>, ApiError> {
+    pub async fn metric_curves(&self, id: JobId, points: u32) -> Result<Vec<MetricCurve>, ApiError> {
         self.get(&["jobs", &id.to_string(), "metric-curves"], &[("points", points.to_string())]).await
     }
 
     /// `GET /operator/v1/jobs/{id}/rounds` in ascending order; `after` is a round's number
-    pub(crate) async fn rounds(&self, id: JobId, task: Task, page: PageQuery) -> Result<Page<Round>, ApiError> {
+    pub async fn rounds(&self, id: JobId, task: Task, page: PageQuery) -> Result<Page<Round>, ApiError> {
         let mut pairs = page_pairs(&page);
         pairs.push(("task", task.to_string()));
         self.get(&["jobs", &id.to_string(), "rounds"], &pairs).await
     }
 
     /// `GET /operator/v1/jobs/{id}/rounds?sort=`
-    pub(crate) async fn sorted_rounds(
+    pub async fn sorted_rounds(
         &self,
         id: JobId,
         task: Task,
@@ -341,20 +333,20 @@ impl Api {
     }
 
     /// `GET /operator/v1/jobs/{id}/rounds/{n}`
-    pub(crate) async fn round(&self, id: JobId, number: u32, task: Task) -> Result<RoundDetail, ApiError> {
+    pub async fn round(&self, id: JobId, number: u32, task: Task) -> Result<RoundDetail, ApiError> {
         let segments = ["jobs", &id.to_string(), "rounds", &number.to_string()];
         self.get(&segments, &[("task", task.to_string())]).await
     }
 
     /// `GET /operator/v1/jobs/{id}/rounds?latest=true`: the newest rounds, newest first
-    pub(crate) async fn latest_rounds(&self, id: JobId, task: Task, limit: u32) -> Result<Vec<Round>, ApiError> {
+    pub async fn latest_rounds(&self, id: JobId, task: Task, limit: u32) -> Result<Vec<Round>, ApiError> {
         let pairs = [("task", task.to_string()), ("latest", "true".into()), ("limit", limit.to_string())];
         let page: Page<Round> = self.get(&["jobs", &id.to_string(), "rounds"], &pairs).await?;
         Ok(page.items)
     }
 
     /// `GET /operator/v1/jobs/{id}/rounds/{n}/assignments`
-    pub(crate) async fn assignments(
+    pub async fn assignments(
         &self,
         id: JobId,
         round: u32,
@@ -367,18 +359,12 @@ impl Api {
     }
 
     /// `GET /operator/v1/nodes`
-    pub(crate) async fn nodes(&self, page: PageQuery) -> Result<Page<operator::Node>, ApiError> {
+    pub async fn nodes(&self, page: PageQuery) -> Result<Page<operator::Node>, ApiError> {
         self.get(&["nodes"], &page_pairs(&page)).await
     }
 
     /// `GET /operator/v1/events`: events of a job after a sequence number; waits up to `wait_ms` for the first one
-    pub(crate) async fn events(
-        &self,
-        job: JobId,
-        after: u64,
-        wait_ms: u32,
-        limit: u32,
-    ) -> Result<Page<Event>, ApiError> {
+    pub async fn events(&self, job: JobId, after: u64, wait_ms: u32, limit: u32) -> Result<Page<Event>, ApiError> {
         let pairs = [
             ("job", job.to_string()),
             ("after", after.to_string()),
@@ -390,12 +376,12 @@ impl Api {
     }
 
     /// `GET /operator/v1/schedules`
-    pub(crate) async fn schedules(&self, page: PageQuery) -> Result<Page<ScheduledWork>, ApiError> {
+    pub async fn schedules(&self, page: PageQuery) -> Result<Page<ScheduledWork>, ApiError> {
         self.get(&["schedules"], &page_pairs(&page)).await
     }
 
     /// `GET /readyz`: the coordinator can serve. Needs no token.
-    pub(crate) async fn ready(&self) -> Result<(), ApiError> {
+    pub async fn ready(&self) -> Result<(), ApiError> {
         let mut url = self.server.clone();
         let path = url.path_segments_mut();
         path.expect("the command line takes only http and https URLs, which have a path").pop_if_empty().push("readyz");

@@ -6,15 +6,15 @@ use super::error::ApiError;
 
 /// A list, or the first part of it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Listing<T> {
+pub struct Listing<T> {
     /// In the coordinator's order.
-    pub(crate) items: Vec<T>,
+    pub items: Vec<T>,
     /// Whether the coordinator has more items than were asked for.
-    pub(crate) is_cut: bool,
+    pub is_cut: bool,
 }
 
 /// Fetches pages until there are `items_max` items (`None`: all) or the list ends.
-pub(crate) async fn collect<T>(
+pub async fn collect<T>(
     items_max: Option<usize>,
     fetch: impl AsyncFn(PageQuery) -> Result<Page<T>, ApiError>,
 ) -> Result<Listing<T>, ApiError> {
@@ -22,7 +22,7 @@ pub(crate) async fn collect<T>(
 }
 
 /// The newest items first. The coordinator's lists are in the order of ids, so all pages are fetched.
-pub(crate) async fn collect_newest<T>(
+pub async fn collect_newest<T>(
     items_max: Option<usize>,
     created_at_ms: impl Fn(&T) -> i64,
     fetch: impl AsyncFn(PageQuery) -> Result<Page<T>, ApiError>,
@@ -31,7 +31,7 @@ pub(crate) async fn collect_newest<T>(
 }
 
 /// The first items in this order; items that are equal in it stay in the order of the coordinator.
-pub(crate) async fn collect_sorted<T>(
+pub async fn collect_sorted<T>(
     items_max: Option<usize>,
     order: impl FnMut(&T, &T) -> std::cmp::Ordering,
     fetch: impl AsyncFn(PageQuery) -> Result<Page<T>, ApiError>,
@@ -45,7 +45,7 @@ pub(crate) async fn collect_sorted<T>(
 }
 
 /// As [`collect`], starting behind the item `after`.
-pub(crate) async fn collect_from<T>(
+pub async fn collect_from<T>(
     mut after: Option<String>,
     items_max: Option<usize>,
     fetch: impl AsyncFn(PageQuery) -> Result<Page<T>, ApiError>,

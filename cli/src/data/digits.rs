@@ -3,10 +3,10 @@
 use tributary_client::examples::{Column, CsvError, CsvOptions, CsvTarget, MemoryExamples, read_csv};
 
 /// UCI digits; `cli/data/README.md` names source and licence.
-pub(crate) const DIGITS_CSV_GZ: &[u8] = include_bytes!("../../data/digits.csv.gz");
+pub const DIGITS_CSV_GZ: &[u8] = include_bytes!("../../data/digits.csv.gz");
 
 /// All of them, with pixels from 0 to 1 in inputs of a shape of 64 values.
-pub(crate) fn embedded_digits(input_shape: &[usize]) -> Result<MemoryExamples, CsvError> {
+pub fn embedded_digits(input_shape: &[usize]) -> Result<MemoryExamples, CsvError> {
     let options = CsvOptions {
         has_header: false,
         target_column: Column::Last,

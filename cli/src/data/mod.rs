@@ -5,16 +5,16 @@
 //! | [`digits`] | the embedded handwritten digits |
 //! | [`partition`] | splits of examples among clients |
 
-pub(crate) mod digits;
-pub(crate) mod partition;
+pub mod digits;
+pub mod partition;
 
 use tributary_client::examples::{Examples, MemoryExamples, Targets};
 
 /// The attribute and value of the client that evaluates.
-pub(crate) const EVALUATOR: (&str, &str) = ("role", "evaluator");
+pub const EVALUATOR: (&str, &str) = ("role", "evaluator");
 
 /// The class of each example; `None` unless each example has one class.
-pub(crate) fn labels(examples: &MemoryExamples) -> Option<Vec<u32>> {
+pub fn labels(examples: &MemoryExamples) -> Option<Vec<u32>> {
     match examples.targets() {
         Targets::Classes(classes) if classes.len() == examples.len() => Some(classes),
         _ => None,

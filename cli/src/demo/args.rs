@@ -20,74 +20,74 @@ use crate::options::parse_codec;
 const FAULTY_CLIENTS_MIN: u32 = 5;
 
 #[derive(Clone, Debug, Args)]
-pub(crate) struct DemoArgs {
+pub struct DemoArgs {
     /// Ends after this many committed rounds [default: 30 for digits, 87 for mnist].
     #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) rounds: Option<u32>,
+    pub rounds: Option<u32>,
     /// Clients that train [default: 20 for digits, 100 for mnist].
     #[arg(long, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) clients: Option<u32>,
+    pub clients: Option<u32>,
     /// The seed of every random choice: split, initial model, cohorts, order of the examples.
     #[arg(long, default_value_t = 7, value_name = "NUMBER")]
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// Clients that train at the same time [default: one per CPU core].
     #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) threads: Option<u32>,
+    pub threads: Option<u32>,
     /// Handwritten digits: the small embedded data set (digits), or mnist. Or synthetic:A,B: FedProx's generated task,
     /// whose clients differ by A in their models and by B in their data. Or shakespeare: the next character of a play,
     /// whose roles are the clients; shakespeare:blocks gives each client a block of the text.
     #[arg(long, default_value_t = Dataset::Digits, value_name = "DATASET")]
-    pub(crate) dataset: Dataset,
+    pub dataset: Dataset,
     /// Folder of MNIST's four IDX files, gzipped or not, of which missing ones are downloaded; or of the play,
     /// input.txt.
     #[arg(long, default_value = "mnist-data", value_name = "FOLDER")]
-    pub(crate) data_dir: PathBuf,
+    pub data_dir: PathBuf,
     /// The folder that missing MNIST files are downloaded from.
     #[arg(long, default_value = super::mnist::DOWNLOAD_URL, value_name = "URL", value_parser = parse_base_url)]
-    pub(crate) mnist_url: Url,
+    pub mnist_url: Url,
     /// How the examples are split among the clients: iid, dirichlet:A (a small A leaves each client few classes), or
     /// shards:N (N shards of one label each) [default: dirichlet:0.5 for digits, iid for mnist].
     #[arg(long, value_name = "PARTITION")]
-    pub(crate) partition: Option<Partition>,
+    pub partition: Option<Partition>,
     /// The network: a multi-layer perceptron or a convolutional one.
     #[arg(long, value_enum, default_value_t = Network::Mlp)]
-    pub(crate) model: Network,
+    pub model: Network,
     /// Passes over a client's examples in a round [default: 5 for digits, 1 for mnist].
     #[arg(long, value_name = "EPOCHS", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) epochs: Option<u32>,
+    pub epochs: Option<u32>,
     /// Rounds from one evaluation to the next. Only `bench training` sets it.
     #[arg(skip = 1u32)]
-    pub(crate) evaluate_every: u32,
+    pub evaluate_every: u32,
     /// Only `bench rules` and `bench attack` set it.
     #[arg(skip)]
-    pub(crate) changes: Box<Changes>,
+    pub changes: Box<Changes>,
     /// The codec of the updates: its name (`ternary`), or a JSON object with its settings.
     #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
-    pub(crate) codec: Option<Codec>,
+    pub codec: Option<Codec>,
     /// Ends as soon as the model reaches this accuracy (from 0 to 1) on the held-out examples.
     #[arg(long, value_name = "ACCURACY", value_parser = parse_accuracy)]
-    pub(crate) target: Option<f64>,
+    pub target: Option<f64>,
     /// A job file instead of the built-in job. --rounds and --target still apply.
     #[arg(long, value_name = "FILE", conflicts_with = "model")]
-    pub(crate) job: Option<PathBuf>,
+    pub job: Option<PathBuf>,
     /// Without the slow and the dying client. Each round waits for its whole cohort, so that equal seeds give equal
     /// models.
     #[arg(long)]
-    pub(crate) no_faults: bool,
+    pub no_faults: bool,
     /// Where the coordinator listens; port 0 is any free port.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
-    pub(crate) listen: SocketAddr,
+    pub listen: SocketAddr,
     /// Keeps the coordinator and its dashboard running after the last round, until Ctrl-C [default on a terminal, until
     /// Enter is pressed].
     #[arg(long)]
-    pub(crate) keep: bool,
+    pub keep: bool,
     /// Ends after the last round on a terminal, too.
     #[arg(long, conflicts_with = "keep")]
-    pub(crate) no_keep: bool,
+    pub no_keep: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Dataset {
+pub enum Dataset {
     /// 1,797 embedded images of 8x8.
     Digits,
     /// 70,000 images of 28x28.
@@ -128,7 +128,7 @@ impl fmt::Display for Dataset {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Network {
+pub enum Network {
     /// Linear layers only.
     #[value(alias = "2nn")]
     Mlp,
@@ -151,7 +151,7 @@ impl Default for DemoArgs {
 
 impl DemoArgs {
     /// Committed rounds that end the demo.
-    pub(crate) fn rounds(&self) -> u32 {
+    pub fn rounds(&self) -> u32 {
         self.rounds.unwrap_or(match self.dataset {
             Dataset::Digits => 30,
             Dataset::Mnist => 87,
@@ -161,7 +161,7 @@ impl DemoArgs {
     }
 
     /// Clients that train; the evaluator is one more.
-    pub(crate) fn clients(&self) -> u32 {
+    pub fn clients(&self) -> u32 {
         self.clients.unwrap_or(match self.dataset {
             Dataset::Digits => 20,
             Dataset::Mnist | Dataset::Shakespeare(_) => 100,
@@ -169,11 +169,11 @@ impl DemoArgs {
         })
     }
 
-    pub(crate) fn seed(&self) -> Seed {
+    pub fn seed(&self) -> Seed {
         Seed(self.seed)
     }
 
-    pub(crate) fn partition(&self) -> Partition {
+    pub fn partition(&self) -> Partition {
         self.partition.unwrap_or(match self.dataset {
             Dataset::Digits => Partition::Dirichlet(0.5),
             Dataset::Mnist | Dataset::Synthetic(_) | Dataset::Shakespeare(_) => Partition::Iid,
@@ -181,7 +181,7 @@ impl DemoArgs {
     }
 
     /// Whether one client is too slow and one dies. A fleet too small for that has no faults.
-    pub(crate) fn has_faults(&self) -> bool {
+    pub fn has_faults(&self) -> bool {
         !self.no_faults && self.clients() >= FAULTY_CLIENTS_MIN
     }
 }

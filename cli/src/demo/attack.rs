@@ -19,7 +19,7 @@ const IPM: f64 = 0.5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
-pub(crate) enum Attack {
+pub enum Attack {
     /// The negative update, ten times as large.
     SignFlip,
     /// Normal noise, ten times as large as the update.
@@ -34,7 +34,7 @@ pub(crate) enum Attack {
 
 impl Attack {
     /// The word on the command line.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::SignFlip => "sign_flip",
             Self::Noise => "noise",
@@ -51,7 +51,7 @@ impl fmt::Display for Attack {
 }
 
 /// The attackers of a job, who act as one.
-pub(crate) struct Attackers {
+pub struct Attackers {
     attack: Attack,
     /// All clients of the job, honest ones included.
     clients: usize,
@@ -72,13 +72,13 @@ struct Honest {
 }
 
 impl Attackers {
-    pub(crate) fn new(attack: Attack, clients: usize, examples: Vec<MemoryExamples>) -> Self {
+    pub fn new(attack: Attack, clients: usize, examples: Vec<MemoryExamples>) -> Self {
         let trainers = examples.into_iter().map(|examples| LayerTrainer::new(Arc::new(examples))).collect();
         Self { attack, clients, trainers: Mutex::new(trainers), last: Mutex::new(None) }
     }
 
     /// What an attacker sends who has trained honestly.
-    pub(crate) fn forge(&self, task: &TrainTask<'_>, honest: Trained) -> Result<Trained, TrainError> {
+    pub fn forge(&self, task: &TrainTask<'_>, honest: Trained) -> Result<Trained, TrainError> {
         let model = task.model.values();
         let delta: Vec<f64> = honest.values.iter().zip(model).map(|(own, model)| f64::from(own - model)).collect();
         let forged = match self.attack {

@@ -7,17 +7,17 @@ use super::attack::Attack;
 use super::stragglers::Stragglers;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Changes {
-    pub(crate) algorithm: Algorithm,
-    pub(crate) aggregation: Aggregation,
+pub struct Changes {
+    pub algorithm: Algorithm,
+    pub aggregation: Aggregation,
     /// Whether clients take one step over all their examples, so that an update is a gradient.
-    pub(crate) sends_gradient: bool,
+    pub sends_gradient: bool,
     /// Clients of a round; the demo's if absent.
-    pub(crate) cohort: Option<u32>,
+    pub cohort: Option<u32>,
     /// Of the clients' optimiser; the demo's if absent.
-    pub(crate) learning_rate: Option<f64>,
+    pub learning_rate: Option<f64>,
     /// What some clients send instead of their updates, and how many of them.
-    pub(crate) attack: Option<(Attack, u32)>,
+    pub attack: Option<(Attack, u32)>,
     /// Clients that have time for a part of their epochs.
-    pub(crate) stragglers: Option<Stragglers>,
+    pub stragglers: Option<Stragglers>,
 }

@@ -9,18 +9,18 @@ use crate::data::digits::embedded_digits;
 const HELD_OUT: f64 = 0.2;
 
 #[derive(Clone, Debug)]
-pub(crate) struct DemoData {
+pub struct DemoData {
     /// To be split among the clients.
-    pub(crate) train: MemoryExamples,
+    pub train: MemoryExamples,
     /// For the evaluator.
-    pub(crate) test: MemoryExamples,
+    pub test: MemoryExamples,
     /// The training examples of each client, where the data come with them.
-    pub(crate) split: Option<Vec<Vec<usize>>>,
+    pub split: Option<Vec<Vec<usize>>>,
 }
 
 /// The embedded handwritten digits, with pixels from 0 to 1 in inputs of a shape of 64 values. A fifth, drawn by the
 /// seed, is held out.
-pub(crate) fn digits(input_shape: &[usize], seed: Seed) -> DemoData {
+pub fn digits(input_shape: &[usize], seed: Seed) -> DemoData {
     let all = embedded_digits(input_shape).expect("a test reads the embedded digits, and both shapes have 64 values");
     let mut order: Vec<usize> = (0..all.len()).collect();
     seed.derive("held out", 0).stream().shuffle(&mut order);
@@ -30,7 +30,7 @@ pub(crate) fn digits(input_shape: &[usize], seed: Seed) -> DemoData {
 }
 
 /// The examples of each client, from the indices of a split.
-pub(crate) fn of_clients(train: &MemoryExamples, split: &[Vec<usize>]) -> Result<Vec<MemoryExamples>, ExamplesError> {
+pub fn of_clients(train: &MemoryExamples, split: &[Vec<usize>]) -> Result<Vec<MemoryExamples>, ExamplesError> {
     split.iter().map(|examples| train.subset(examples)).collect()
 }
 

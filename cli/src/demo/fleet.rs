@@ -32,15 +32,15 @@ pub(crate) enum Fault {
 #[derive(Debug)]
 pub(crate) struct Member {
     /// Its name in reports and its attribute `name`.
-    pub(crate) name: String,
+    pub name: String,
     /// A further attribute.
-    pub(crate) attribute: Option<(&'static str, &'static str)>,
-    pub(crate) examples: MemoryExamples,
-    pub(crate) fault: Fault,
+    pub attribute: Option<(&'static str, &'static str)>,
+    pub examples: MemoryExamples,
+    pub fault: Fault,
     /// Whom it attacks with, if it sends something else than its update.
-    pub(crate) attackers: Option<Arc<Attackers>>,
+    pub attackers: Option<Arc<Attackers>>,
     /// Whether it has time for all of its epochs.
-    pub(crate) stragglers: Option<Stragglers>,
+    pub stragglers: Option<Stragglers>,
 }
 
 /// Clients that run until they are stopped.

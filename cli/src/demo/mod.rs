@@ -1,16 +1,16 @@
 //! `tributary demo`: a real coordinator, real clients and real data in one process, over HTTP, into SQLite.
 
-pub(crate) mod args;
-pub(crate) mod attack;
-pub(crate) mod changes;
-pub(crate) mod data;
+pub mod args;
+pub mod attack;
+pub mod changes;
+pub mod data;
 mod fleet;
 mod mnist;
 mod model;
 mod report;
-pub(crate) mod stragglers;
-pub(crate) mod synthetic;
-mod text;
+pub mod stragglers;
+pub mod synthetic;
+pub mod text;
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -62,7 +62,7 @@ enum DemoError {
 impl Failure for DemoError {}
 
 /// Runs the demo to its end.
-pub(crate) async fn run(args: &DemoArgs, output: &Output) -> Result<(), CliError> {
+pub async fn run(args: &DemoArgs, output: &Output) -> Result<(), CliError> {
     let clock = Stopwatch::start();
     let file = job_file(args)?;
     let data = load_data(args, &file, output).await?;
@@ -139,11 +139,11 @@ async fn keep(args: &DemoArgs, coordinator: &LocalCoordinator, output: &Output) 
 
 /// What a demo without output learned.
 #[derive(Debug)]
-pub(crate) struct Learned {
+pub struct Learned {
     /// The committed training rounds, with the evaluations of their models.
-    pub(crate) rounds: Vec<Round>,
+    pub rounds: Vec<Round>,
     /// Parameters of the model.
-    pub(crate) parameters: usize,
+    pub parameters: usize,
     /// The last model; `None` without a committed round.
     model: Option<Model>,
     spec: ModelSpec,
@@ -153,7 +153,7 @@ pub(crate) struct Learned {
 
 impl Learned {
     /// Loss of the last model on the training examples of all clients; `None` without a model.
-    pub(crate) async fn training_loss(self) -> Result<Option<f64>, CliError> {
+    pub async fn training_loss(self) -> Result<Option<f64>, CliError> {
         let Self { model: Some(model), spec, train, .. } = self else { return Ok(None) };
         let measured = tokio::task::spawn_blocking(move || {
             let task = EvaluateTask { model: &model, spec: &spec, loss: Loss::CrossEntropy };
@@ -164,7 +164,7 @@ impl Learned {
 }
 
 /// Runs the demo without its output.
-pub(crate) async fn learn(args: &DemoArgs, output: &Output) -> Result<Learned, CliError> {
+pub async fn learn(args: &DemoArgs, output: &Output) -> Result<Learned, CliError> {
     let file = job_file(args)?;
     let parameters = file.model.parameters().map_or(0, |parameters| parameters.total());
     let spec = file.model.spec.clone();
@@ -231,7 +231,7 @@ fn internal(error: impl std::fmt::Display) -> CliError {
 }
 
 /// The built-in job, or that of --job with the demo's population.
-pub(crate) fn job_file(args: &DemoArgs) -> Result<JobFile, CliError> {
+pub fn job_file(args: &DemoArgs) -> Result<JobFile, CliError> {
     let built_in = model::job_file(args);
     let Some(path) = &args.job else { return Ok(built_in) };
     let given = file::read(path)?;
@@ -247,7 +247,7 @@ pub(crate) fn job_file(args: &DemoArgs) -> Result<JobFile, CliError> {
 }
 
 /// The examples for a job of the demo.
-pub(crate) async fn load_data(args: &DemoArgs, file: &JobFile, output: &Output) -> Result<DemoData, CliError> {
+pub async fn load_data(args: &DemoArgs, file: &JobFile, output: &Output) -> Result<DemoData, CliError> {
     let input_shape = match &file.model.spec {
         ModelSpec::Layers(layered) => layered.input.clone(),
         ModelSpec::Parameters(_) => return Err(DemoError::OwnNetwork.into()),

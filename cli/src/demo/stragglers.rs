@@ -8,17 +8,17 @@ use tributary_client::{Budget, LayerTrainer, TrainError, TrainTask, Trained, Tra
 use tributary_protocol::plan::Training;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Stragglers {
+pub struct Stragglers {
     /// The share of a cohort, from 0 to 1.
-    pub(crate) share: f64,
+    pub share: f64,
     /// Whether what a straggler learned counts. Otherwise it reports a failure.
-    pub(crate) count: bool,
+    pub count: bool,
 }
 
 impl Stragglers {
     /// Trains as this task's client, which may straggle. Time is counted in steps, so a seed gives the same updates on
     /// any machine.
-    pub(crate) fn train(
+    pub fn train(
         &self,
         trainer: &mut LayerTrainer,
         task: &TrainTask<'_>,

@@ -13,8 +13,8 @@ use tributary_protocol::seed::{Seed, Stream};
 
 use super::data::DemoData;
 
-pub(crate) const FEATURES: usize = 60;
-pub(crate) const CLASSES: usize = 10;
+pub const FEATURES: usize = 60;
+pub const CLASSES: usize = 10;
 /// Most examples of a client. The distribution has a long tail.
 const EXAMPLES_MAX: f64 = 20_000.0;
 /// Fewest examples of a client.
@@ -24,7 +24,7 @@ const HELD_OUT_EVERY: usize = 10;
 
 /// How much clients differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Synthetic {
+pub struct Synthetic {
     /// A: of their models.
     models: f64,
     /// B: of their data.
@@ -32,7 +32,7 @@ pub(crate) struct Synthetic {
 }
 
 /// The examples of all clients; `split` has the indices of each client's.
-pub(crate) fn generate(synthetic: Synthetic, clients: usize, seed: Seed) -> Result<DemoData, ExamplesError> {
+pub fn generate(synthetic: Synthetic, clients: usize, seed: Seed) -> Result<DemoData, ExamplesError> {
     let mut all = [Rows::default(), Rows::default()];
     let mut split = Vec::with_capacity(clients);
     for client in 0..clients {
@@ -76,13 +76,13 @@ impl Rows {
 }
 
 /// Normal numbers by Box and Muller's transform, two at a time.
-pub(crate) struct Normal {
-    pub(crate) stream: Stream,
-    pub(crate) spare: Option<f64>,
+pub struct Normal {
+    pub stream: Stream,
+    pub spare: Option<f64>,
 }
 
 impl Normal {
-    pub(crate) fn draw(&mut self) -> f64 {
+    pub fn draw(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;
         }
@@ -97,7 +97,7 @@ impl Normal {
 /// Why a text names no such task.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("synthetic needs two numbers from 0 to 100, as in synthetic:1,1")]
-pub(crate) struct NotSynthetic;
+pub struct NotSynthetic;
 
 impl FromStr for Synthetic {
     type Err = NotSynthetic;

@@ -28,7 +28,7 @@ const EXAMPLES_MAX: usize = 50;
 
 /// Who a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Split {
+pub enum Split {
     /// A role of the play. The roles with the most text take part.
     Roles,
     /// A block of the text.

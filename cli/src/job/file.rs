@@ -10,7 +10,7 @@ use crate::error::{CliError, Failure};
 /// A file that describes no job.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}: {source}")]
-pub(crate) struct WrongJobFile {
+pub struct WrongJobFile {
     /// The file's name, or `standard input`.
     name: String,
     source: JobFileError,
@@ -23,7 +23,7 @@ impl Failure for WrongJobFile {
 }
 
 /// Reads and checks a job file; `-` is standard input.
-pub(crate) fn read(path: &Path) -> Result<JobFile, CliError> {
+pub fn read(path: &Path) -> Result<JobFile, CliError> {
     let is_stdin = path == Path::new("-");
     let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
     let mut text = String::new();
@@ -39,6 +39,6 @@ pub(crate) fn read(path: &Path) -> Result<JobFile, CliError> {
 }
 
 /// Checks the text of a job file; `name` stands in its error.
-pub(crate) fn parse(name: &str, text: &str) -> Result<JobFile, WrongJobFile> {
+pub fn parse(name: &str, text: &str) -> Result<JobFile, WrongJobFile> {
     JobFile::parse(text).map_err(|source| WrongJobFile { name: name.to_owned(), source })
 }

@@ -5,7 +5,7 @@ mod check;
 mod compare;
 mod create;
 pub(crate) mod export;
-pub(crate) mod file;
+pub mod file;
 mod filing;
 pub(crate) mod find;
 mod metrics;

@@ -3,6 +3,7 @@
 mod colour;
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
@@ -12,44 +13,50 @@ use tributary_protocol::text;
 use crate::error::CliError;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Output {
-    pub(crate) sink: Sink,
+pub struct Output {
+    pub sink: Sink,
     /// JSON lines instead of text.
-    pub(crate) json: bool,
+    pub json: bool,
     /// Columns of the terminal. `None`: standard output is no terminal, and lines are not wrapped.
-    pub(crate) width: Option<u16>,
+    pub width: Option<u16>,
     /// Whether standard output is a terminal that shows colours, and nothing (NO_COLOR) forbids them.
-    pub(crate) colours: bool,
+    pub colours: bool,
     /// Whether standard error is a terminal, where a progress bar makes sense.
-    pub(crate) interactive: bool,
+    pub interactive: bool,
     /// The time of the command, in milliseconds since 1970; "ago" is relative to it.
-    pub(crate) now_ms: i64,
+    pub now_ms: i64,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Sink {
+pub enum Sink {
     Stdout,
-    /// Kept in memory, for a test to read.
-    #[cfg(test)]
-    Kept(std::sync::Arc<std::sync::Mutex<String>>),
+    /// Kept in memory, for tests.
+    Kept(Arc<Mutex<String>>),
 }
 
 impl Output {
     /// Asks the terminal for its width once.
-    pub(crate) fn of_process(json: bool, now_ms: i64) -> Self {
+    pub fn of_process(json: bool, now_ms: i64) -> Self {
         let width = console::Term::stdout().size_checked().map(|(_rows, columns)| columns);
         let width = width.filter(|_| io::stdout().is_terminal());
         let colours = width.is_some() && console::colors_enabled() && !json;
         Self { sink: Sink::Stdout, json, width, colours, interactive: io::stderr().is_terminal() && !json, now_ms }
     }
 
+    /// An output that is no terminal and keeps what is printed, for tests.
+    pub fn kept(json: bool) -> (Self, Arc<Mutex<String>>) {
+        let printed = Arc::default();
+        let sink = Sink::Kept(Arc::clone(&printed));
+        (Self { sink, json, width: None, colours: false, interactive: false, now_ms: 0 }, printed)
+    }
+
     /// Prints one object: as a JSON line, or as `text` for people.
-    pub(crate) fn object<T: Serialize>(&self, object: &T, text: impl FnOnce() -> String) -> Result<(), CliError> {
+    pub fn object<T: Serialize>(&self, object: &T, text: impl FnOnce() -> String) -> Result<(), CliError> {
         self.write(&if self.json { json_line(object) } else { text() })
     }
 
     /// Prints a list: one JSON line per item, or a table.
-    pub(crate) fn list<T: Serialize>(
+    pub fn list<T: Serialize>(
         &self,
         items: &[T],
         header: &[&str],
@@ -62,12 +69,12 @@ impl Output {
     }
 
     /// The text with states in colour, where colours are shown.
-    pub(crate) fn coloured(&self, text: String) -> String {
+    pub fn coloured(&self, text: String) -> String {
         if self.colours { colour::paint(&text) } else { text }
     }
 
     /// Prints an error and its hint to standard error.
-    pub(crate) fn error(&self, error: &CliError) {
+    pub fn error(&self, error: &CliError) {
         if self.json {
             let object = serde_json::json!({
                 "event": "error", "message": error.to_string(), "hint": error.hint(), "exit_code": error.exit_code(),
@@ -83,14 +90,14 @@ impl Output {
         }
     }
 
-    pub(crate) fn note_if_cut(&self, is_cut: bool) {
+    pub fn note_if_cut(&self, is_cut: bool) {
         if is_cut {
             self.note("there are more: --limit 0 shows all");
         }
     }
 
     /// Prints to standard error what is no part of the result, for example that a download begins. Silent with --json.
-    pub(crate) fn note(&self, text: &str) {
+    pub fn note(&self, text: &str) {
         if !self.json {
             eprintln!("{text}");
         }
@@ -99,9 +106,10 @@ impl Output {
     fn write(&self, text: &str) -> Result<(), CliError> {
         match &self.sink {
             Sink::Stdout => write_stdout(text).map_err(CliError::Output),
-            #[cfg(test)]
             Sink::Kept(kept) => {
-                kept.lock().expect("no test panics while it holds the lock").push_str(&format!("{text}\n"));
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.push_str(text);
+                kept.push('\n');
                 Ok(())
             }
         }
@@ -109,7 +117,7 @@ impl Output {
 }
 
 /// Rows below their headings without lines, so that `awk` can split them. Cells wrap at the given width.
-pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>, width: Option<u16>) -> String {
+pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>, width: Option<u16>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     match width {
@@ -129,17 +137,17 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
 }
 
 /// Names and values, one pair per line.
-pub(crate) fn fields(pairs: &[(&str, String)], width: Option<u16>) -> String {
+pub fn fields(pairs: &[(&str, String)], width: Option<u16>) -> String {
     table(&[], pairs.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]), width)
 }
 
 /// A JSON line with its kind in the first member, for commands that print lines of several kinds.
 #[derive(Debug, Serialize)]
-pub(crate) struct Event<'a, T> {
+pub struct Event<'a, T> {
     /// `round`, `job`, ..
-    pub(crate) event: &'static str,
+    pub event: &'static str,
     #[serde(flatten)]
-    pub(crate) object: &'a T,
+    pub object: &'a T,
 }
 
 fn json_line<T: Serialize>(object: &T) -> String {

@@ -18,10 +18,10 @@ use crate::output::Output;
 
 use announce::Serving;
 
-pub(crate) use settings::ServeArgs;
+pub use settings::ServeArgs;
 
 /// Serves until Ctrl-C or SIGTERM.
-pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<(), CliError> {
+pub async fn run(args: ServeArgs, output: &Output) -> Result<(), CliError> {
     let settings = args.resolve()?;
     let exporter = log::start(&settings)?;
     raise_open_files();
@@ -47,7 +47,7 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<(), CliError
 }
 
 /// The environment variables that `serve` reads.
-pub(crate) fn variables() -> Vec<String> {
+pub fn variables() -> Vec<String> {
     let command = ServeArgs::augment_args(clap::Command::new("serve"));
     let names = command.get_arguments().filter_map(Arg::get_env);
     names.map(|name| name.to_string_lossy().into_owned()).collect()

@@ -9,7 +9,7 @@ use tributary_protocol::operator::{Job, Round};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{JobState, Phase, Task};
 
-use crate::output::{Output, Sink};
+use crate::output::Output;
 
 pub(crate) const JOB_FILE: &str = r#"
     name = "digits"
@@ -99,7 +99,5 @@ pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
 
 /// An output that is no terminal, and the text that was printed to it.
 pub(crate) fn output(json: bool) -> (Output, Arc<Mutex<String>>) {
-    let printed = Arc::default();
-    let sink = Sink::Kept(Arc::clone(&printed));
-    (Output { sink, json, width: None, colours: false, interactive: false, now_ms: 0 }, printed)
+    Output::kept(json)
 }

@@ -18,6 +18,9 @@ pub trait Combined {
     fn mean(&self, block: Range<usize>) -> Option<Vec<f64>>;
 }
 
+/// Combined updates that are read from several places.
+pub type SharedCombined = Arc<dyn Combined + Send + Sync>;
+
 /// Combined values that were computed before and are held: 8 bytes per parameter, as many as a sum takes.
 impl Combined for Vec<f64> {
     fn parameters_total(&self) -> usize {

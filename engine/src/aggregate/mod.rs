@@ -15,6 +15,7 @@
 //! | [`Mixture`] | the sum of updates with real coefficients |
 //! | [`Distances`], [`Middle`] | distances of pairs, and middles of coordinates, stripe by stripe |
 //! | [`Optimizer`], [`step`], [`advance`] | from the combined updates to the next model |
+//! | [`Maker`] | the same for a whole version with its companions, block by block |
 //! | [`ControlStep`], [`Dynamic`], [`Elastic`] | the server's half of SCAFFOLD, FedDyn and elastic averaging |
 //! | [`Norm`], [`diversity`], [`cosine`], [`MeanDot`] | update statistics |
 //! | [`Sketch`], [`dots_with_mean`] | dot products of updates without reading them again |
@@ -24,6 +25,7 @@ mod caps;
 mod combine;
 mod gathering;
 mod kernel;
+mod make;
 mod mixture;
 mod optimizer;
 mod robust;
@@ -35,8 +37,9 @@ mod weight;
 
 pub use accumulator::{Accumulator, FoldError};
 pub use caps::{CapsError, SumCaps};
-pub use combine::Combined;
+pub use combine::{Combined, SharedCombined};
 pub use gathering::{Facts, Gathering, Keep, Pairs, Recipe, Reports, Weighing, gathering_of, mean_loss};
+pub use make::{BLOCK_VALUES, Made, MadeNorms, Maker};
 pub use mixture::Mixture;
 pub use optimizer::{
     AggregateError, ControlStep, Dynamic, Elastic, Optimizer, Sgd, Survey, advance, means, optimizer_of, rounded,

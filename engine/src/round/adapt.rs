@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use tributary_protocol::job_file::Adapt;
 use tributary_protocol::operator::Adapted;
 
-use super::step::TaskPolicy;
+use super::policy::TaskPolicy;
 use super::times::{Times, WorkEnd};
 
 /// Fewest pieces of work, and fewest reports among them, from which anything is concluded.
@@ -45,16 +45,16 @@ pub struct PastWork {
 
 /// The policy of the next round, from the pieces of work of recent rounds and the time that a round takes beside its
 /// clients' work. None before enough is measured.
-#[must_use]
-pub fn adapt(policy: &TaskPolicy, adapt: &Adapt, works: &[PastWork], overhead_ms: u64) -> Option<TaskPolicy> {
+pub(super) fn adapt(policy: &TaskPolicy, adapt: &Adapt, works: &[PastWork], overhead_ms: u64) -> Option<TaskPolicy> {
     let reports = works.iter().filter(|work| work.end == WorkEnd::Reported).count();
     if works.len() < WORKS_MIN || reports < REPORTS_MIN {
         return None;
     }
     let all = Times::of(works.iter().map(|work| (work.after_ms, work.end)).collect());
     let classes = class_times(works);
-    let plan = |deadline_ms: u64| match policy.buffer {
-        Some(buffer) => Plan::of_places(buffer.concurrency, &all, deadline_ms),
+    let places = policy.tempo.concurrency();
+    let plan = |deadline_ms: u64| match places {
+        Some(places) => Plan::of_places(places, &all, deadline_ms),
         None => Plan::of(policy, &all, deadline_ms, overhead_ms),
     };
     let mut deadlines = deadlines(&all, adapt);
@@ -76,9 +76,9 @@ pub fn adapt(policy: &TaskPolicy, adapt: &Adapt, works: &[PastWork], overhead_ms
     let is_longer = chosen.deadline_ms > fastest.deadline_ms;
     Some(TaskPolicy {
         deadline_ms: chosen.deadline_ms.cast_signed(),
-        cohort_size: if policy.buffer.is_some() { policy.cohort_size } else { chosen.cohort },
+        cohort_size: if places.is_some() { policy.cohort_size } else { chosen.cohort },
         // A job may want more clients to choose from than it draws. A buffer draws them one by one.
-        available_min: match policy.buffer.is_some() || policy.available_min > policy.cohort_size {
+        available_min: match places.is_some() || policy.available_min > policy.cohort_size {
             true => policy.available_min,
             false => chosen.cohort,
         },
@@ -196,7 +196,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::round::BufferPolicy;
+    use crate::round::policy::Tempo;
 
     const POLICY: TaskPolicy = TaskPolicy {
         goal: 10,
@@ -205,7 +205,7 @@ mod tests {
         available_min: 20,
         selection_timeout_ms: 300_000,
         deadline_ms: 600_000,
-        buffer: None,
+        tempo: Tempo::Cohort,
         adapted: None,
         adapted_goal: None,
         proximal: None,
@@ -268,8 +268,8 @@ mod tests {
     /// Goal: a buffered job gives places that dead clients hold back as soon as few others would still report.
     #[test]
     fn the_deadline_of_a_place_follows_the_times_and_nothing_else_does() {
-        let buffer = Some(BufferPolicy { concurrency: 30, staleness_max: 16, slack: None });
-        let buffered = TaskPolicy { buffer, minimum: 10, cohort_size: 10, available_min: 10, ..POLICY };
+        let tempo = Tempo::Buffer { concurrency: 30, staleness_max: 16 };
+        let buffered = TaskPolicy { tempo, minimum: 10, cohort_size: 10, available_min: 10, ..POLICY };
         let reported = (0..90).map(|client| work(50 + client % 20, WorkEnd::Reported, ""));
         let dead = (0..10).map(|_| work(600, WorkEnd::Open, ""));
         let policy = adapt(&buffered, &settings(), &reported.chain(dead).collect::<Vec<_>>(), 5_000).unwrap();

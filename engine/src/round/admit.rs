@@ -19,8 +19,6 @@ pub struct Candidate {
     pub examples: u64,
     /// Codecs that the client supports, to write updates and to read models.
     pub codecs: Vec<CodecName>,
-    /// The last training round of this job for which the client was drawn.
-    pub last_round: Option<u32>,
 }
 
 /// A job's requirements on the clients of one round.
@@ -79,8 +77,9 @@ impl<'a> EligibilityRules<'a> {
     }
 }
 
-/// Checks whether a client may take part. The error is the first rule that it breaks.
-pub fn admit(candidate: &Candidate, rules: &EligibilityRules<'_>) -> Result<(), Ineligible> {
+/// Checks whether a client may take part that was drawn for the training round `last_round` of the job last. The error
+/// is the first rule that it breaks.
+pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &EligibilityRules<'_>) -> Result<(), Ineligible> {
     if let Some(form) = rules.form.filter(|form| !candidate.codecs.contains(form)) {
         return Err(Ineligible::Form(form));
     }
@@ -101,7 +100,7 @@ pub fn admit(candidate: &Candidate, rules: &EligibilityRules<'_>) -> Result<(), 
             if !candidate.codecs.contains(&rules.codec) {
                 return Err(Ineligible::Codec(rules.codec));
             }
-            is_rested(candidate, rules)?;
+            is_rested(last_round, rules)?;
         }
     }
     has_attributes(candidate, &rules.eligibility.attributes)?;
@@ -120,8 +119,8 @@ fn has_examples(candidate: &Candidate, wanted: u64) -> Result<(), Ineligible> {
     if candidate.examples >= wanted { Ok(()) } else { Err(Ineligible::Examples { held: candidate.examples, wanted }) }
 }
 
-fn is_rested(candidate: &Candidate, rules: &EligibilityRules<'_>) -> Result<(), Ineligible> {
-    match candidate.last_round {
+fn is_rested(last_round: Option<u32>, rules: &EligibilityRules<'_>) -> Result<(), Ineligible> {
+    match last_round {
         Some(last) if rules.round.saturating_sub(last) <= rules.eligibility.separation_rounds => {
             Err(Ineligible::Separation(last))
         }
@@ -133,7 +132,7 @@ fn is_rested(candidate: &Candidate, rules: &EligibilityRules<'_>) -> Result<(), 
 mod tests {
     use super::*;
 
-    fn candidate(attributes: &[(&str, &str)], examples: u64, last_round: Option<u32>) -> Candidate {
+    fn candidate(attributes: &[(&str, &str)], examples: u64) -> Candidate {
         let pairs: BTreeMap<_, _> = attributes.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         Candidate {
             client: ClientId::from_random([1; 16]),
@@ -141,7 +140,6 @@ mod tests {
             attributes: pairs.try_into().unwrap(),
             examples,
             codecs: vec![CodecName::F32],
-            last_round,
         }
     }
 
@@ -164,23 +162,23 @@ mod tests {
         };
         let android = ("platform", "android");
         let evaluator = ("evaluator", "true");
-        let train = |candidate| admit(&candidate, &rules(Task::Train));
-        assert_eq!(train(candidate(&[android], 10, None)), Ok(()));
-        assert_eq!(train(candidate(&[], 10, None)), Err(Ineligible::Attribute("platform".into())));
-        assert_eq!(train(candidate(&[("platform", "ios")], 10, None)), Err(Ineligible::Attribute("platform".into())));
-        assert_eq!(train(candidate(&[android], 9, None)), Err(Ineligible::Examples { held: 9, wanted: 10 }));
-        assert_eq!(train(candidate(&[android], 10, Some(3))), Err(Ineligible::Separation(3)));
-        assert_eq!(train(candidate(&[android], 10, Some(2))), Ok(()));
-        assert_eq!(train(candidate(&[android, evaluator], 10, None)), Err(Ineligible::Evaluator));
-        let blind = Candidate { codecs: vec![], ..candidate(&[android], 10, None) };
+        let train = |candidate| admit(&candidate, None, &rules(Task::Train));
+        let rested = |last_round| admit(&candidate(&[android], 10), Some(last_round), &rules(Task::Train));
+        assert_eq!(train(candidate(&[android], 10)), Ok(()));
+        assert_eq!(train(candidate(&[], 10)), Err(Ineligible::Attribute("platform".into())));
+        assert_eq!(train(candidate(&[("platform", "ios")], 10)), Err(Ineligible::Attribute("platform".into())));
+        assert_eq!(train(candidate(&[android], 9)), Err(Ineligible::Examples { held: 9, wanted: 10 }));
+        assert_eq!((rested(3), rested(2)), (Err(Ineligible::Separation(3)), Ok(())));
+        assert_eq!(train(candidate(&[android, evaluator], 10)), Err(Ineligible::Evaluator));
+        let blind = Candidate { codecs: vec![], ..candidate(&[android], 10) };
         assert_eq!(train(blind), Err(Ineligible::Codec(CodecName::F32)));
-        let evaluate = |candidate| admit(&candidate, &rules(Task::Evaluate));
-        assert_eq!(evaluate(candidate(&[evaluator], 1, Some(5))), Ok(()));
-        assert_eq!(evaluate(candidate(&[evaluator], 0, None)), Err(Ineligible::Examples { held: 0, wanted: 1 }));
-        assert_eq!(evaluate(candidate(&[android], 10, None)), Err(Ineligible::Attribute("evaluator".into())));
+        let evaluate = |candidate| admit(&candidate, Some(5), &rules(Task::Evaluate));
+        assert_eq!(evaluate(candidate(&[evaluator], 1)), Ok(()));
+        assert_eq!(evaluate(candidate(&[evaluator], 0)), Err(Ineligible::Examples { held: 0, wanted: 1 }));
+        assert_eq!(evaluate(candidate(&[android], 10)), Err(Ineligible::Attribute("evaluator".into())));
         for task in [Task::Train, Task::Evaluate] {
             let rules = EligibilityRules { form: Some(CodecName::Int8), ..rules(task) };
-            assert_eq!(admit(&candidate(&[android], 10, None), &rules), Err(Ineligible::Form(CodecName::Int8)));
+            assert_eq!(admit(&candidate(&[android], 10), None, &rules), Err(Ineligible::Form(CodecName::Int8)));
         }
     }
 
@@ -196,7 +194,7 @@ mod tests {
             evaluators: Some(&BTreeMap::new()),
             on_coordinator: false,
         };
-        assert_eq!(admit(&candidate(&[], 1, Some(2)), &rules), Ok(()));
-        assert!(admit(&candidate(&[], 0, None), &rules).is_err());
+        assert_eq!(admit(&candidate(&[], 1), Some(2), &rules), Ok(()));
+        assert!(admit(&candidate(&[], 0), None, &rules).is_err());
     }
 }

@@ -11,8 +11,7 @@ const NORM_RANGE: (f64, f64) = (1e-9, 1e9);
 /// loss, taken in the logarithm of the norm. A round without updates changes nothing.
 ///
 /// One client moves it by a factor of at most `exp(rate / updates)` a round, however long its update is.
-#[must_use]
-pub fn next_clip_norm(AdaptiveClip { quantile, rate }: AdaptiveClip, before: f64, norms: &[f64]) -> f64 {
+pub(super) fn next_clip_norm(AdaptiveClip { quantile, rate }: AdaptiveClip, before: f64, norms: &[f64]) -> f64 {
     if norms.is_empty() {
         return before;
     }

@@ -1,5 +1,7 @@
 //! The draw of a cohort, without replacement, explained by its seed and by what is known of the clients.
 
+use std::sync::Arc;
+
 use tributary_protocol::job_file::Selection;
 use tributary_protocol::seed::{Seed, Stream};
 
@@ -13,14 +15,13 @@ use super::utility;
 ///
 /// The draw depends on the seed, the set of available clients and their reports, not on the order in which they
 /// arrived: candidates are sorted by enrolment number first. The cohort is returned in that order too.
-#[must_use]
-pub fn choose_cohort(
-    mut available: Vec<Candidate>,
+pub(super) fn choose_cohort(
+    mut available: Vec<Arc<Candidate>>,
     size: usize,
     selection: Selection,
     known: &Known,
     seed: Seed,
-) -> Vec<Candidate> {
+) -> Vec<Arc<Candidate>> {
     available.sort_by_key(|candidate| (candidate.number, candidate.client));
     available.dedup_by_key(|candidate| candidate.client);
     let mut stream = seed.derive("cohort", 0).stream();
@@ -31,7 +32,7 @@ pub fn choose_cohort(
         Selection::PowerOfChoice { candidates } => {
             by_examples(&mut available, size.max(candidates as usize), &mut stream);
             // A client without an update may have any loss: it comes first.
-            let loss = |candidate: &Candidate| {
+            let loss = |candidate: &Arc<Candidate>| {
                 known.reports.get(&candidate.client).map_or(f64::INFINITY, |report| report.loss)
             };
             available.sort_by(|one, other| loss(other).total_cmp(&loss(one)).then(one.number.cmp(&other.number)));
@@ -49,8 +50,8 @@ pub fn choose_cohort(
 }
 
 /// Keeps some, drawn with chances by examples. A client without examples has the chance of one example.
-fn by_examples(available: &mut Vec<Candidate>, size: usize, stream: &mut Stream) {
-    let examples = |candidate: Candidate| (candidate.examples.max(1) as f64, candidate);
+fn by_examples(available: &mut Vec<Arc<Candidate>>, size: usize, stream: &mut Stream) {
+    let examples = |candidate: Arc<Candidate>| (candidate.examples.max(1) as f64, candidate);
     *available = weighted(std::mem::take(available).into_iter().map(examples), size, stream);
 }
 
@@ -64,7 +65,7 @@ mod tests {
     use super::super::known::fixture::{candidate, numbers};
     use super::*;
 
-    fn drawn(available: Vec<Candidate>, size: usize, seed: u64) -> Vec<Candidate> {
+    fn drawn(available: Vec<Arc<Candidate>>, size: usize, seed: u64) -> Vec<Arc<Candidate>> {
         choose_cohort(available, size, Selection::Uniform, &Known::default(), Seed(seed))
     }
 
@@ -115,7 +116,7 @@ mod tests {
     fn a_client_with_three_times_the_examples_is_drawn_three_times_as_often() {
         let mut count = [0u32; 2];
         for seed in 0..4000 {
-            let available = vec![candidate(0), Candidate { examples: 3, ..candidate(1) }];
+            let available = vec![candidate(0), Arc::new(Candidate { examples: 3, ..Candidate::clone(&candidate(1)) })];
             let cohort = choose_cohort(available, 1, Selection::Weighted, &Known::default(), Seed(seed));
             count[cohort[0].number as usize] += 1;
         }

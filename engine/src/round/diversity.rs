@@ -7,7 +7,7 @@
 
 use tributary_protocol::operator::AdaptedGoal;
 
-use super::step::TaskPolicy;
+use super::policy::TaskPolicy;
 
 /// Rounds whose diversity counts.
 pub const DIVERSITY_ROUNDS: u32 = 20;
@@ -38,8 +38,7 @@ pub fn useful(rounds: &[DiverseRound]) -> Option<(Vec<&DiverseRound>, f64)> {
 
 /// The policy of the next round, with a goal between `least` and that of the policy that follows these rounds. Cohort
 /// and available clients are in proportion. The policy as it is before enough is measured.
-#[must_use]
-pub fn follow_diversity(policy: &TaskPolicy, least: u32, rounds: &[DiverseRound]) -> TaskPolicy {
+pub(super) fn follow_diversity(policy: &TaskPolicy, least: u32, rounds: &[DiverseRound]) -> TaskPolicy {
     let Some((rounds, useful)) = useful(rounds) else { return *policy };
     let (least, most) = (least.min(policy.goal), policy.goal);
     // A cast saturates, so a number without end is the largest one.
@@ -79,6 +78,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::round::policy::Tempo;
 
     const POLICY: TaskPolicy = TaskPolicy {
         goal: 40,
@@ -87,7 +87,7 @@ mod tests {
         available_min: 52,
         selection_timeout_ms: 300_000,
         deadline_ms: 600_000,
-        buffer: None,
+        tempo: Tempo::Cohort,
         adapted: None,
         adapted_goal: None,
         proximal: None,

@@ -19,7 +19,7 @@ pub struct LastReport {
 
 /// What is known when a cohort is drawn.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Known {
+pub(super) struct Known {
     /// Number of the round.
     pub round: u32,
     /// The last report of each client that has one. Only the selections `power_of_choice` and `utility` read them.
@@ -29,25 +29,26 @@ pub struct Known {
 /// Candidates of the tests of draws.
 #[cfg(test)]
 pub(in crate::round) mod fixture {
+    use std::sync::Arc;
+
     use tributary_protocol::device::Attributes;
     use tributary_protocol::id::ClientId;
 
     use super::super::admit::Candidate;
 
-    pub(in crate::round) fn candidate(number: u64) -> Candidate {
+    pub(in crate::round) fn candidate(number: u64) -> Arc<Candidate> {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&number.to_le_bytes());
-        Candidate {
+        Arc::new(Candidate {
             client: ClientId::from_random(bytes),
             number,
             attributes: Attributes::default(),
             examples: 1,
             codecs: vec![],
-            last_round: None,
-        }
+        })
     }
 
-    pub(in crate::round) fn numbers(cohort: &[Candidate]) -> Vec<u64> {
+    pub(in crate::round) fn numbers(cohort: &[Arc<Candidate>]) -> Vec<u64> {
         cohort.iter().map(|candidate| candidate.number).collect()
     }
 }

@@ -13,8 +13,7 @@ const DOUBLINGS_MAX: u32 = 128;
 /// order. An adaptive bound is their quantile (the smallest norm that at least this part of them does not exceed) times
 /// the factor. Each abandoned round in a row since doubles it: clients whose honest norms grow beyond it are refused,
 /// their norms are never stored, and the bound could not follow them otherwise.
-#[must_use]
-pub fn norm_bound(norm_max: NormMax, recent: &mut [f64], abandoned_in_a_row: u32) -> Option<f64> {
+pub(super) fn norm_bound(norm_max: NormMax, recent: &[f64], abandoned_in_a_row: u32) -> Option<f64> {
     let AdaptiveNorm { quantile, factor, start, .. } = match norm_max {
         NormMax::Fixed(norm) => return Some(norm),
         NormMax::Adaptive(adaptive) => adaptive,
@@ -22,6 +21,7 @@ pub fn norm_bound(norm_max: NormMax, recent: &mut [f64], abandoned_in_a_row: u32
     let bound = if recent.len() < NORMS_MIN {
         start?
     } else {
+        let mut recent = recent.to_vec();
         recent.sort_unstable_by(f64::total_cmp);
         let rank = (quantile * recent.len() as f64).ceil() as usize;
         match recent[rank.clamp(1, recent.len()) - 1] * factor {

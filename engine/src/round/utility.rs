@@ -1,6 +1,8 @@
 //! The draw of clients by how much they can teach and how fast they are (Oort, Lai et al. 2021,
 //! <https://arxiv.org/abs/2010.06081>, section 4).
 
+use std::sync::Arc;
+
 use tributary_protocol::job_file::Utility;
 use tributary_protocol::seed::Stream;
 
@@ -19,13 +21,13 @@ const UNSEEN: f64 = 0.1;
 /// The cohort of `size`: a share of clients without an update, which falls from round to round, and the others with
 /// chances by their utilities. Where one kind is too few, the other fills up.
 pub(super) fn choose(
-    available: Vec<Candidate>,
+    available: Vec<Arc<Candidate>>,
     size: usize,
     settings: &Utility,
     known: &Known,
     stream: &mut Stream,
-) -> Vec<Candidate> {
-    let (seen, mut unseen): (Vec<Candidate>, Vec<Candidate>) =
+) -> Vec<Arc<Candidate>> {
+    let (seen, mut unseen): (Vec<Arc<Candidate>>, Vec<Arc<Candidate>>) =
         available.into_iter().partition(|candidate| known.reports.contains_key(&candidate.client));
     let rounds = i32::try_from(known.round.saturating_sub(1)).unwrap_or(i32::MAX);
     let share = (settings.exploration * settings.exploration_decay.powi(rounds)).max(settings.exploration_min);
@@ -38,12 +40,12 @@ pub(super) fn choose(
 
 /// Clients with the largest utilities, drawn one by one with chances by them.
 fn exploit(
-    seen: Vec<Candidate>,
+    seen: Vec<Arc<Candidate>>,
     size: usize,
     settings: &Utility,
     known: &Known,
     stream: &mut Stream,
-) -> Vec<Candidate> {
+) -> Vec<Arc<Candidate>> {
     let size = size.min(seen.len());
     if size == 0 {
         return Vec::new();
@@ -59,7 +61,7 @@ fn exploit(
 /// `(|B| |loss| / U95 + sqrt(0.1 ln R / L)) (T / t)^speed` for clients slower than T, where U95 is the 95th percentile,
 /// R the round, and L the round of the client's last update. The paper's root mean square of losses by example is the
 /// client's mean loss here: clients report no more.
-fn utilities(seen: &[Candidate], settings: &Utility, known: &Known) -> Vec<f64> {
+fn utilities(seen: &[Arc<Candidate>], settings: &Utility, known: &Known) -> Vec<f64> {
     let reports: Vec<&LastReport> = seen.iter().map(|candidate| &known.reports[&candidate.client]).collect();
     let learned: Vec<f64> = reports.iter().map(|report| statistical(report)).collect();
     let mut sorted = learned.clone();

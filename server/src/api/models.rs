@@ -282,8 +282,8 @@ fn parts(app: Arc<App>, body: StoredBody, wanted: Range<u64>) -> impl Stream<Ite
 /// The first bytes of a range, which must exist.
 async fn part(app: &App, body: &StoredBody, wanted: Range<u64>) -> Result<Bytes, BlobError> {
     app.models
-        .shared_parts
-        .part(&app.blobs, &app.db, body, wanted)
+        .shared_chunks
+        .chunk(&app.blobs, &app.db, body, wanted)
         .await?
         .ok_or_else(|| BlobError::Missing(body.name().to_owned()))
 }

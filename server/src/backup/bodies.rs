@@ -11,7 +11,7 @@ use sqlx_sqlite::{SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use super::open::{BackupError, engine, open, options};
 use crate::db::BLOB_CHUNK_BYTES;
 
-/// Where a body or a part of one is.
+/// Where a body or a chunk of one is.
 #[derive(sqlx::FromRow)]
 struct Row {
     blob: String,
@@ -20,7 +20,7 @@ struct Row {
     begins: u64,
     #[sqlx(try_from = "i64")]
     bytes: u64,
-    crc: Option<i64>,
+    crc: i64,
 }
 
 /// Where a chunk of a body is stored: its name and its number.
@@ -66,12 +66,12 @@ pub(super) async fn embed(database: &mut SqliteConnection, folder: &Path, copy: 
         };
         let chunk = Chunk::of(blob);
         let is_one_chunk = *bytes <= BLOB_CHUNK_BYTES as u64;
-        for (part, data) in (chunk.first..).zip(Chunks::of(file, *begins, *bytes).map_err(unreadable)?) {
+        for (number, data) in (chunk.first..).zip(Chunks::of(file, *begins, *bytes).map_err(unreadable)?) {
             let data = data.map_err(unreadable)?;
             // As it was stored, so that what a disk did to the file is found in the copy too.
-            let crc = if is_one_chunk { *stored_crc } else { Some(i64::from(crc32fast::hash(&data))) };
-            let sql = "insert into blob_chunks (blob, part, data, crc) values ($1, $2, $3, $4)";
-            let query = sqlx::query(sql).bind(chunk.blob).bind(part).bind(data).bind(crc);
+            let crc = if is_one_chunk { *stored_crc } else { i64::from(crc32fast::hash(&data)) };
+            let sql = "insert into blob_chunks (blob, chunk, data, crc) values ($1, $2, $3, $4)";
+            let query = sqlx::query(sql).bind(chunk.blob).bind(number).bind(data).bind(crc);
             query.execute(&mut *tx).await.map_err(failed)?;
         }
         sqlx::query("delete from objects where blob = $1").bind(blob).execute(&mut *tx).await.map_err(failed)?;
@@ -87,12 +87,12 @@ pub(super) async fn embed(database: &mut SqliteConnection, folder: &Path, copy: 
 }
 
 impl<'a> Chunk<'a> {
-    /// The first chunk of an object: a part of a staged body (`staged/ID/PART`) is one chunk of it; any other object is
+    /// The first chunk of an object: that of a staged body (`staged/ID/CHUNK`) is one chunk of it; any other object is
     /// a whole body.
     fn of(blob: &'a str) -> Self {
-        let part = blob.strip_prefix("staged/").and_then(|_| blob.rsplit_once('/'));
-        let part = part.and_then(|(id, part)| Some(Self { blob: id, first: part.parse().ok()? }));
-        part.unwrap_or(Self { blob, first: 0 })
+        let chunk = blob.strip_prefix("staged/").and_then(|_| blob.rsplit_once('/'));
+        let chunk = chunk.and_then(|(id, chunk)| Some(Self { blob: id, first: chunk.parse().ok()? }));
+        chunk.unwrap_or(Self { blob, first: 0 })
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
 
     const OBJECT: &str = "staged/a/1-x";
 
-    /// A database file whose one object is the second part of a body; `refers`: whether it refers to it.
+    /// A database file whose one object is the second chunk of a body; `refers`: whether it refers to it.
     async fn database(folder: &Path, name: &str, refers: bool) -> std::path::PathBuf {
         let file = folder.join(name);
         let db = Db::open(file.to_str().unwrap()).await.unwrap();
@@ -161,8 +161,8 @@ mod tests {
         connection.close().await.unwrap();
         let db = Db::open(copy.to_str().unwrap()).await.unwrap();
         let mut tx = db.read().await.unwrap();
-        let chunk = tx.blob_part("staged/a", 1).await.unwrap().unwrap();
-        assert_eq!((&chunk.data[..], chunk.crc), (&b"abc"[..], Some(0x3524_41c2)));
+        let chunk = tx.blob_chunk("staged/a", 1).await.unwrap().unwrap();
+        assert_eq!((&chunk.data[..], chunk.crc), (&b"abc"[..], 0x3524_41c2));
         assert!(!tx.has_objects("").await.unwrap());
         drop(tx);
         db.close().await;

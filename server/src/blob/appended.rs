@@ -1,4 +1,4 @@
-//! A file to which the parts of one body are appended: one file to create, sync and delete instead of one per part.
+//! A file to which the chunks of one body are appended: one file to create, sync and delete instead of one per chunk.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -32,15 +32,15 @@ impl Appended {
         &self.key
     }
 
-    /// Appends a part. Returns where it begins.
-    pub(super) async fn append(&mut self, part: Bytes) -> io::Result<u64> {
+    /// Appends a chunk. Returns where it begins.
+    pub(super) async fn append(&mut self, chunk: Bytes) -> io::Result<u64> {
         let begins = self.bytes;
-        let cancelled = || io::Error::other("an earlier part was not written to its end");
+        let cancelled = || io::Error::other("an earlier chunk was not written to its end");
         let mut file = self.file.take().ok_or_else(cancelled)?;
-        let length = part.len() as u64;
+        let length = chunk.len() as u64;
         let (file, written) = blocking(move || {
-            // A part that failed may have been written in part.
-            let written = file.seek(SeekFrom::Start(begins)).and_then(|_| file.write_all(&part));
+            // A chunk that failed may have been written partly.
+            let written = file.seek(SeekFrom::Start(begins)).and_then(|_| file.write_all(&chunk));
             (file, written)
         })
         .await;

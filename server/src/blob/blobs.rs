@@ -15,7 +15,7 @@ const DELETE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where new bodies go; cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Blobs {
-    /// Into the database, in parts.
+    /// Into the database, in chunks.
     Database,
     /// Into an object store, or into files. Bodies that are in the database from before stay readable.
     Store(Arc<Store>),

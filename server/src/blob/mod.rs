@@ -6,10 +6,10 @@
 //! overwrite an accepted one, and what a crash leaves behind is an orphan that nothing refers to: [`sweep`] deletes it.
 //! Without a store, small bodies are written in that same transaction.
 //!
-//! A body of more than one part is never held whole: [`Spool`] writes it part by part under a name of its own while it
-//! arrives or is made, in transactions of their own, and the one that makes it count stores no more than which it is.
-//! In files, the parts of a body are ranges of one file; in an object store, each is an object.
-//! What of it never comes to count is deleted when its time is up ([`Blobs::clear`]).
+//! A body of more than one chunk is never held whole: [`Spool`] writes it chunk by chunk under a name of its own while
+//! it arrives or is made, in transactions of their own. The transaction that makes it count only stores which body it
+//! is. In files, the chunks of a body are ranges of one file; in an object store, each is an object. A body that is
+//! never made to count is deleted when its time is up ([`Blobs::clear`]).
 
 mod appended;
 mod blobs;
@@ -27,7 +27,7 @@ pub use blobs::Blobs;
 pub use error::{BlobError, StoreError};
 pub use open::{OpenStoreError, environment, folder_beside, open_beside, open_store};
 pub use read::{Reader, StoredBody};
-pub use shared::SharedParts;
+pub use shared::SharedChunks;
 pub use spool::{Owner, Replay, Spool};
 pub use staged::Staged;
 pub use store::{OpenedStore, Store};

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 
 use super::{BlobError, Blobs, Store};
-use crate::db::{BLOB_CHUNK_BYTES, Db, DbError, ObjectRow, StagedRow, StoredChunk, Tx, part_name};
+use crate::db::{BLOB_CHUNK_BYTES, Db, DbError, ObjectRow, StagedRow, StoredChunk, Tx, chunk_name};
 
 /// The place where a body was found.
 #[derive(Clone, Debug)]
@@ -23,11 +23,11 @@ enum Place {
     /// In the store, in one object.
     Object(ObjectRow),
     /// In chunks, under another name.
-    Parts(StagedRow, Ahead),
+    Chunks(StagedRow, Ahead),
 }
 
 /// Chunks whose objects are looked up at once. A transaction for each chunk would cost as much as copying it.
-const AHEAD_PARTS: u64 = 16;
+const AHEAD_CHUNKS: u64 = 16;
 
 /// The objects of the next chunks of a body, by the names of the chunks. They do not change: a chunk that was deleted
 /// since is missing, as it would be if it was deleted a moment later.
@@ -42,15 +42,15 @@ impl Clone for Ahead {
 }
 
 impl Ahead {
-    async fn object(&self, db: &Db, parts: &StagedRow, part: u64) -> Result<Option<ObjectRow>, DbError> {
-        let name = part_name(&parts.id, part);
+    async fn object(&self, db: &Db, chunks: &StagedRow, chunk: u64) -> Result<Option<ObjectRow>, DbError> {
+        let name = chunk_name(&chunks.id, chunk);
         let find = |objects: &[(String, ObjectRow)]| {
             objects.iter().find(|(found, _)| *found == name).map(|(_, object)| object.clone())
         };
         if let Some(object) = find(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(Some(object));
         }
-        let names = parts.part_names(part..parts.parts().min(part + AHEAD_PARTS));
+        let names = chunks.chunk_names(chunk..chunks.chunks().min(chunk + AHEAD_CHUNKS));
         let objects = db.look().await?.objects(&names).await?;
         let object = find(&objects);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = objects;
@@ -112,7 +112,7 @@ impl StoredBody {
         match &self.place {
             Place::Here => false,
             Place::Object(_) => true,
-            Place::Parts(parts, _) => parts.in_store,
+            Place::Chunks(chunks, _) => chunks.in_store,
         }
     }
 }
@@ -137,32 +137,32 @@ impl Blobs {
     }
 
     /// The first bytes of a range, at most [`BLOB_CHUNK_BYTES`]; none past the end.
-    pub async fn part(&self, db: &Db, body: &StoredBody, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
+    pub async fn chunk(&self, db: &Db, body: &StoredBody, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
         match &body.place {
             Place::Object(object) => piece(self.store()?, &body.name, object, wanted).await,
-            Place::Parts(parts, ahead) if parts.in_store => {
-                let wanted = wanted.start..wanted.end.min(parts.bytes);
+            Place::Chunks(chunks, ahead) if chunks.in_store => {
+                let wanted = wanted.start..wanted.end.min(chunks.bytes);
                 if wanted.is_empty() {
                     return Ok(None);
                 }
-                let part = wanted.start / parts.part_bytes;
-                let object = ahead.object(db, parts, part).await?;
+                let chunk = wanted.start / chunks.chunk_bytes;
+                let object = ahead.object(db, chunks, chunk).await?;
                 let object = object.ok_or_else(|| BlobError::Missing(body.name.clone()))?;
-                self.stored_part(parts, part, &object, wanted).await
+                self.stored_chunk(chunks, chunk, &object, wanted).await
             }
             _ => chunk_in(&mut db.look().await?, body, wanted).await,
         }
     }
 
     /// The bytes of a range from the store, up to the end of the chunk where the range begins.
-    async fn stored_part(
+    async fn stored_chunk(
         &self,
-        parts: &StagedRow,
-        part: u64,
+        chunks: &StagedRow,
+        chunk: u64,
         object: &ObjectRow,
         wanted: Range<u64>,
     ) -> Result<Option<Bytes>, BlobError> {
-        let (name, before) = (part_name(&parts.id, part), part * parts.part_bytes);
+        let (name, before) = (chunk_name(&chunks.id, chunk), chunk * chunks.chunk_bytes);
         let wanted = wanted.start - before..wanted.end - before;
         let data = piece(self.store()?, &name, object, wanted).await?;
         match &data {
@@ -182,9 +182,9 @@ impl Blobs {
     }
 
     /// Begins to read the stored chunks of a body that may be unfinished.
-    pub(super) async fn parts_reader<'a>(&'a self, db: &'a Db, parts: StagedRow) -> Result<Reader<'a>, BlobError> {
+    pub(super) async fn chunks_reader<'a>(&'a self, db: &'a Db, chunks: StagedRow) -> Result<Reader<'a>, BlobError> {
         let tx = db.read().await?;
-        let body = StoredBody { name: parts.id.clone(), place: Place::Parts(parts, Ahead::default()) };
+        let body = StoredBody { name: chunks.id.clone(), place: Place::Chunks(chunks, Ahead::default()) };
         if body.is_in_store() {
             self.store()?;
         }
@@ -198,10 +198,10 @@ impl Blobs {
             return Ok(Check::Chunks);
         }
         match &body.place {
-            Place::Object(ObjectRow { crc: Some(crc), .. }) if self.store()?.is_beside() => {
+            Place::Object(ObjectRow { crc, .. }) if self.store()?.is_beside() => {
                 Ok(Check::Object(crc32fast::Hasher::new(), *crc))
             }
-            Place::Parts(..) if self.store()?.is_beside() => Ok(Check::Chunks),
+            Place::Chunks(..) if self.store()?.is_beside() => Ok(Check::Chunks),
             _ => Ok(Check::Hash(Sha256Hasher::new(), sha256)),
         }
     }
@@ -209,7 +209,7 @@ impl Blobs {
     fn read_on<'a>(&'a self, db: &'a Db, tx: Option<Tx>, body: StoredBody, check: Check) -> Reader<'a> {
         // A store may be slow, so no snapshot is held meanwhile.
         let snapshot = tx.filter(|_| !body.is_in_store());
-        let end = if let Place::Parts(parts, _) = &body.place { parts.bytes } else { u64::MAX };
+        let end = if let Place::Chunks(chunks, _) = &body.place { chunks.bytes } else { u64::MAX };
         Reader { blobs: self, db, body, end, at: 0, snapshot, check }
     }
 
@@ -233,7 +233,7 @@ impl Reader<'_> {
         let wanted = self.at..self.end;
         let data = match &mut self.snapshot {
             Some(tx) => chunk_in(tx, &self.body, wanted).await?,
-            None => self.blobs.part(self.db, &self.body, wanted).await?,
+            None => self.blobs.chunk(self.db, &self.body, wanted).await?,
         };
         match &data {
             None if self.at == 0 => return Err(BlobError::Missing(self.body.name.clone())),
@@ -249,7 +249,7 @@ impl Reader<'_> {
 async fn locate(tx: &mut Tx, name: String) -> Result<StoredBody, DbError> {
     let place = match tx.object(&name).await? {
         Some(object) => Place::Object(object),
-        None => tx.staged_body(&name).await?.map_or(Place::Here, |parts| Place::Parts(parts, Ahead::default())),
+        None => tx.staged_body(&name).await?.map_or(Place::Here, |chunks| Place::Chunks(chunks, Ahead::default())),
     };
     Ok(StoredBody { name, place })
 }
@@ -260,7 +260,7 @@ async fn piece(store: &Store, name: &str, object: &ObjectRow, wanted: Range<u64>
     if wanted.start >= end {
         return Ok(None);
     }
-    let data = store.part(&object.object, object.begins + wanted.start..object.begins + end).await?;
+    let data = store.range(&object.object, object.begins + wanted.start..object.begins + end).await?;
     let data = data.ok_or_else(|| BlobError::Missing(name.to_owned()))?;
     let whole = data.len() as u64 == end - wanted.start;
     if whole { Ok(Some(data)) } else { Err(BlobError::Damaged(name.to_owned())) }
@@ -268,31 +268,31 @@ async fn piece(store: &Store, name: &str, object: &ObjectRow, wanted: Range<u64>
 
 /// The bytes of a range of a body in the database, up to the end of the chunk where the range begins.
 async fn chunk_in(tx: &mut Tx, body: &StoredBody, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
-    let Place::Parts(parts, _) = &body.place else {
+    let Place::Chunks(chunks, _) = &body.place else {
         return chunk(tx, &body.name, BLOB_CHUNK_BYTES as u64, wanted).await;
     };
-    let wanted = wanted.start..wanted.end.min(parts.bytes);
+    let wanted = wanted.start..wanted.end.min(chunks.bytes);
     if wanted.is_empty() {
         return Ok(None);
     }
-    let data = chunk(tx, &parts.id, parts.part_bytes, wanted).await?;
+    let data = chunk(tx, &chunks.id, chunks.chunk_bytes, wanted).await?;
     data.map(Some).ok_or_else(|| BlobError::Missing(body.name.clone()))
 }
 
 /// The bytes of a range, up to the end of the chunk where the range begins.
-async fn chunk(tx: &mut Tx, name: &str, chunk: u64, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
-    let part = wanted.start / chunk;
-    let Some(StoredChunk { data, crc }) = tx.blob_part(name, part).await? else { return Ok(None) };
+async fn chunk(tx: &mut Tx, name: &str, chunk_bytes: u64, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
+    let number = wanted.start / chunk_bytes;
+    let Some(StoredChunk { data, crc }) = tx.blob_chunk(name, number).await? else { return Ok(None) };
     if differs(&data, crc) {
         return Err(BlobError::Damaged(name.to_owned()));
     }
     let data = Bytes::from(data);
-    let from = usize::try_from(wanted.start % chunk).unwrap_or(usize::MAX);
-    let to = usize::try_from(wanted.end - part * chunk).unwrap_or(usize::MAX).min(data.len());
+    let from = usize::try_from(wanted.start % chunk_bytes).unwrap_or(usize::MAX);
+    let to = usize::try_from(wanted.end - number * chunk_bytes).unwrap_or(usize::MAX).min(data.len());
     Ok((from < to).then(|| data.slice(from..to)))
 }
 
 /// Whether bytes are other ones than those that were stored with this checksum.
-fn differs(data: &[u8], crc: Option<u32>) -> bool {
-    crc.is_some_and(|crc| crc32fast::hash(data) != crc)
+fn differs(data: &[u8], crc: u32) -> bool {
+    crc32fast::hash(data) != crc
 }

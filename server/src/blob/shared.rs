@@ -15,15 +15,15 @@ use crate::db::{BLOB_CHUNK_BYTES, Db};
 
 /// The chunks that are in use.
 #[derive(Debug, Default)]
-pub struct SharedParts {
-    held: Mutex<HashMap<(String, u64), Weak<Part>>>,
+pub struct SharedChunks {
+    held: Mutex<HashMap<(String, u64), Weak<Chunk>>>,
 }
 
 /// A chunk; empty until it is read.
-type Part = OnceCell<Bytes>;
+type Chunk = OnceCell<Bytes>;
 
 /// Keeps a chunk shared while a response uses its bytes.
-struct Held(Arc<Part>);
+struct Held(Arc<Chunk>);
 
 impl AsRef<[u8]> for Held {
     fn as_ref(&self) -> &[u8] {
@@ -31,10 +31,10 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-impl SharedParts {
+impl SharedChunks {
     /// The first bytes of a range, at most [`BLOB_CHUNK_BYTES`]; none past the end. The body of this name must never
     /// change.
-    pub async fn part(
+    pub async fn chunk(
         &self,
         blobs: &Blobs,
         db: &Db,
@@ -43,32 +43,32 @@ impl SharedParts {
     ) -> Result<Option<Bytes>, BlobError> {
         let number = wanted.start / BLOB_CHUNK_BYTES as u64;
         let begins = number * BLOB_CHUNK_BYTES as u64;
-        let part = self.held(body.name(), number);
+        let chunk = self.held(body.name(), number);
         let read = async || {
-            let data = blobs.part(db, body, begins..begins + BLOB_CHUNK_BYTES as u64).await?;
+            let data = blobs.chunk(db, body, begins..begins + BLOB_CHUNK_BYTES as u64).await?;
             Ok::<_, BlobError>(data.unwrap_or_default())
         };
-        let bytes = part.get_or_try_init(read).await?.len();
+        let bytes = chunk.get_or_try_init(read).await?.len();
         let from = usize::try_from(wanted.start - begins).unwrap_or(usize::MAX);
         let to = usize::try_from(wanted.end - begins).unwrap_or(usize::MAX).min(bytes);
         if from < to {
-            return Ok(Some(Bytes::from_owner(Held(part)).slice(from..to)));
+            return Ok(Some(Bytes::from_owner(Held(chunk)).slice(from..to)));
         }
         // The chunks of this body are shorter than the shared ones.
-        blobs.part(db, body, wanted).await
+        blobs.chunk(db, body, wanted).await
     }
 
-    fn held(&self, name: &str, number: u64) -> Arc<Part> {
+    fn held(&self, name: &str, number: u64) -> Arc<Chunk> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (name.to_owned(), number);
-        if let Some(part) = held.get(&key).and_then(Weak::upgrade) {
-            return part;
+        if let Some(chunk) = held.get(&key).and_then(Weak::upgrade) {
+            return chunk;
         }
         // Removes the unused entries. There are as many entries as chunks in use, so this is far cheaper than reading a
         // chunk.
-        held.retain(|_, part| part.strong_count() > 0);
-        let part = Arc::default();
-        held.insert(key, Arc::downgrade(&part));
-        part
+        held.retain(|_, chunk| chunk.strong_count() > 0);
+        let chunk = Arc::default();
+        held.insert(key, Arc::downgrade(&chunk));
+        chunk
     }
 }

@@ -1,7 +1,7 @@
-//! A body of unknown length: in memory while it is small, in stored parts of a name of its own when it is not.
+//! A body of unknown length: in memory while it is small, in stored chunks of a name of its own when it is not.
 //!
-//! In files, parts are appended to the file of the body, and the database learns of several at once: a transaction for
-//! each part would cost as much as writing it.
+//! In files, chunks are appended to the file of the body, and the database learns of several at once: a transaction for
+//! each chunk would cost as much as writing it.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -14,12 +14,12 @@ use super::appended::Appended;
 use super::blobs::hex;
 use super::staged::Place;
 use super::{BlobError, Blobs, Reader, Staged, Store, Workbench};
-use crate::db::{BLOB_CHUNK_BYTES, DbError, NewStaged, ObjectRow, StagedRow, Tx, part_name};
+use crate::db::{BLOB_CHUNK_BYTES, DbError, NewStaged, ObjectRow, StagedRow, Tx, chunk_name};
 use crate::runtime::entropy;
 
 /// Bodies that get no more memory than they need.
 const SMALL_BYTES: usize = 64 << 10;
-/// Bytes of parts in a file that the database does not know yet, at most. An upload that was interrupted by the end of
+/// Bytes of chunks in a file that the database does not know yet, at most. An upload that was interrupted by the end of
 /// this process loses so many.
 const UNRECORDED_BYTES_MAX: u64 = 8 << 20;
 
@@ -36,24 +36,24 @@ pub struct Owner {
     pub expires_at_ms: i64,
 }
 
-/// A body that is being written. At most one part of it is in memory.
+/// A body that is being written. At most one chunk of it is in memory.
 #[derive(Debug)]
 pub struct Spool {
     bench: Workbench,
     owner: Owner,
-    /// Length of the parts of a body that is begun anew.
-    new_part_bytes: usize,
+    /// Length of the chunks of a body that is begun anew.
+    new_chunk_bytes: usize,
     /// What is stored; none while all of it is in memory.
     row: Option<StagedRow>,
     /// How much of it the database knows.
     recorded_bytes: u64,
-    /// Parts that are stored and full.
-    full_parts: u64,
-    /// What follows them. It may be stored too, as the last part.
+    /// Chunks that are stored and full.
+    full_chunks: u64,
+    /// What follows them. It may be stored too, as the last chunk.
     tail: Vec<u8>,
-    /// The file to which parts are appended, where they are no objects of their own.
+    /// The file to which chunks are appended, where they are no objects of their own.
     file: Option<Appended>,
-    /// Parts in it that no row describes yet: their number and place.
+    /// Chunks in it that no row describes yet: their number and place.
     unrecorded: Vec<(u64, ObjectRow)>,
     /// The same once a body that is all in memory is whole: whoever stores it shares it.
     whole: Option<Bytes>,
@@ -76,9 +76,9 @@ impl Workbench {
     /// A body that an earlier request left unfinished.
     ///
     /// # Errors
-    /// When its last part cannot be read.
+    /// When its last chunk cannot be read.
     pub async fn resume(&self, owner: Owner, row: StagedRow) -> Result<Spool, BlobError> {
-        self.note_parts(&row);
+        self.note_chunks(&row);
         Spool::resume(self.clone(), owner, row).await
     }
 }
@@ -90,10 +90,10 @@ impl Spool {
         Self {
             bench,
             owner,
-            new_part_bytes: BLOB_CHUNK_BYTES,
+            new_chunk_bytes: BLOB_CHUNK_BYTES,
             row: None,
             recorded_bytes: 0,
-            full_parts: 0,
+            full_chunks: 0,
             tail: Vec::new(),
             file: None,
             unrecorded: Vec::new(),
@@ -101,30 +101,30 @@ impl Spool {
         }
     }
 
-    /// Parts of another length for a body that is begun anew: as much of it is in memory at a time.
+    /// Chunks of another length for a body that is begun anew: as much of it is in memory at a time.
     #[must_use]
-    pub fn in_parts_of(mut self, bytes: usize) -> Self {
-        self.new_part_bytes = bytes.clamp(1, BLOB_CHUNK_BYTES);
+    pub fn in_chunks_of(mut self, bytes: usize) -> Self {
+        self.new_chunk_bytes = bytes.clamp(1, BLOB_CHUNK_BYTES);
         self
     }
 
     pub(super) async fn resume(bench: Workbench, owner: Owner, row: StagedRow) -> Result<Self, BlobError> {
-        let (full_parts, rest) = (row.bytes / row.part_bytes, row.bytes % row.part_bytes);
+        let (full_chunks, rest) = (row.bytes / row.chunk_bytes, row.bytes % row.chunk_bytes);
         let mut tail = Vec::new();
         if rest > 0 {
-            let mut reader = bench.blobs.parts_reader(&bench.db, row.clone()).await?;
+            let mut reader = bench.blobs.chunks_reader(&bench.db, row.clone()).await?;
             reader.skip(row.bytes - rest);
             while let Some(data) = reader.next().await? {
                 tail.extend_from_slice(&data);
             }
         }
-        Ok(Self { full_parts, recorded_bytes: row.bytes, row: Some(row), tail, ..Self::new(bench, owner) })
+        Ok(Self { full_chunks, recorded_bytes: row.bytes, row: Some(row), tail, ..Self::new(bench, owner) })
     }
 
     /// How much there is of it.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.full_parts * self.part_bytes() + self.tail().len() as u64
+        self.full_chunks * self.chunk_bytes() + self.tail().len() as u64
     }
 
     /// Whether all of it is in memory.
@@ -133,24 +133,24 @@ impl Spool {
         self.row.is_none()
     }
 
-    /// Takes the next bytes; stores each part that they fill, once more follows it.
+    /// Takes the next bytes; stores each chunk that they fill, once more follows it.
     ///
     /// # Errors
     /// [`BlobError::Superseded`] when somebody else goes on with this body, or it is of no more use; otherwise when
     /// database or store do not answer.
     pub async fn push(&mut self, mut data: &[u8]) -> Result<(), BlobError> {
-        let part_bytes = usize::try_from(self.part_bytes()).unwrap_or(usize::MAX);
+        let chunk_bytes = usize::try_from(self.chunk_bytes()).unwrap_or(usize::MAX);
         while !data.is_empty() {
-            if self.tail.len() == part_bytes {
+            if self.tail.len() == chunk_bytes {
                 self.store_tail().await?;
                 self.tail.clear();
-                self.full_parts += 1;
+                self.full_chunks += 1;
             }
             if self.tail.len() + data.len() > SMALL_BYTES {
                 // At once: growing by and by would leave as much again to the allocator.
-                self.tail.reserve_exact(part_bytes - self.tail.len());
+                self.tail.reserve_exact(chunk_bytes - self.tail.len());
             }
-            let (now, later) = data.split_at(data.len().min(part_bytes - self.tail.len()));
+            let (now, later) = data.split_at(data.len().min(chunk_bytes - self.tail.len()));
             self.tail.extend_from_slice(now);
             data = later;
         }
@@ -193,7 +193,7 @@ impl Spool {
             self.file = None;
             store.sync(self.objects(&row).await?).await?;
         }
-        Ok(Staged::new(self.bench.clone(), name, Bytes::new(), Place::Parts(row)))
+        Ok(Staged::new(self.bench.clone(), name, Bytes::new(), Place::Chunks(row)))
     }
 
     /// Reads all of it from its beginning.
@@ -210,12 +210,12 @@ impl Spool {
     /// As [`Self::replay`].
     pub async fn read(&mut self, wanted: Range<u64>) -> Result<Replay<'_>, BlobError> {
         self.record().await?;
-        let stored_bytes = self.full_parts * self.part_bytes();
+        let stored_bytes = self.full_chunks * self.chunk_bytes();
         let stored = match &self.row {
             Some(row) if wanted.start < wanted.end.min(stored_bytes) => {
                 let mut full = row.clone();
                 full.bytes = wanted.end.min(stored_bytes);
-                let mut reader = self.bench.blobs.parts_reader(&self.bench.db, full).await?;
+                let mut reader = self.bench.blobs.chunks_reader(&self.bench.db, full).await?;
                 reader.skip(wanted.start);
                 Some(reader)
             }
@@ -231,30 +231,30 @@ impl Spool {
         self.whole.as_deref().unwrap_or(&self.tail)
     }
 
-    fn part_bytes(&self) -> u64 {
-        self.row.as_ref().map_or(self.new_part_bytes as u64, |row| row.part_bytes)
+    fn chunk_bytes(&self) -> u64 {
+        self.row.as_ref().map_or(self.new_chunk_bytes as u64, |row| row.chunk_bytes)
     }
 
-    /// Stores the tail as the part that it is.
+    /// Stores the tail as the chunk that it is.
     async fn store_tail(&mut self) -> Result<(), BlobError> {
         let fresh = || {
             let id = format!("staged/{}", hex(&entropy::random::<16>()));
-            StagedRow::begun(id, self.in_new_store(), self.new_part_bytes)
+            StagedRow::begun(id, self.in_new_store(), self.new_chunk_bytes)
         };
         let mut row = self.row.clone().unwrap_or_else(fresh);
         row.bytes = self.bytes();
         let blobs = self.bench.blobs.clone();
         let Some(store) = store_of(&blobs, &row)? else { return self.store_in_database(row).await };
-        let part = self.full_parts;
+        let chunk = self.full_chunks;
         // Lent, not copied: many may be storing at a time. Bytes that nobody else holds become the same Vec again.
         let data = self.whole.clone().unwrap_or_else(|| Bytes::from(std::mem::take(&mut self.tail)));
-        let object = self.put(store, &part_name(&row.id, part), data.clone()).await;
+        let object = self.put(store, &chunk_name(&row.id, chunk), data.clone()).await;
         if self.whole.is_none() {
             self.tail = Vec::from(data);
         }
         let object = object?;
-        self.unrecorded.retain(|(unrecorded, _)| *unrecorded != part);
-        self.unrecorded.push((part, object));
+        self.unrecorded.retain(|(unrecorded, _)| *unrecorded != chunk);
+        self.unrecorded.push((chunk, object));
         self.row = Some(row);
         let unrecorded_bytes: u64 = self.unrecorded.iter().map(|(_, object)| object.bytes).sum();
         // Each object of its own is recorded at once: a file is deleted as a whole, but objects are by their rows.
@@ -265,15 +265,15 @@ impl Spool {
         // What counts is made durable by the transaction that makes it count.
         let mut tx = self.bench.db.begin_losable().await?;
         self.store_row(&mut tx, &row).await?;
-        tx.put_part(&row.id, self.full_parts, self.tail()).await?;
-        self.bench.note_parts(&row);
+        tx.put_chunk(&row.id, self.full_chunks, self.tail()).await?;
+        self.bench.note_chunks(&row);
         tx.commit().await?;
         self.recorded_bytes = row.bytes;
         self.row = Some(row);
         Ok(())
     }
 
-    /// Puts a part into the store. What is in use already stays as it is until a transaction replaces it.
+    /// Puts a chunk into the store. What is in use already stays as it is until a transaction replaces it.
     async fn put(&mut self, store: &Store, name: &str, data: Bytes) -> Result<ObjectRow, BlobError> {
         let key = format!("{name}-{}", hex(&entropy::random::<8>()));
         if self.file.is_none() {
@@ -291,24 +291,24 @@ impl Spool {
         Ok(ObjectRow::range(file.key().to_owned(), begins, &data))
     }
 
-    /// Lets the database know of all parts that are stored.
+    /// Lets the database know of all chunks that are stored.
     async fn record(&mut self) -> Result<(), BlobError> {
         let Some(row) = self.row.clone().filter(|_| !self.unrecorded.is_empty()) else { return Ok(()) };
         // What counts is made durable by the transaction that makes it count.
         let mut tx = self.bench.db.begin_losable().await?;
         self.store_row(&mut tx, &row).await?;
-        // The last part of a body that broke off was shorter.
-        let is_known = |part: u64| part * row.part_bytes < self.recorded_bytes;
-        let named = |(part, object): &(u64, ObjectRow)| (part_name(&row.id, *part), object.clone());
-        let (again, new): (Vec<_>, Vec<_>) = self.unrecorded.iter().partition(|(part, _)| is_known(*part));
+        // The last chunk of a body that broke off was shorter.
+        let is_known = |chunk: u64| chunk * row.chunk_bytes < self.recorded_bytes;
+        let named = |(chunk, object): &(u64, ObjectRow)| (chunk_name(&row.id, *chunk), object.clone());
+        let (again, new): (Vec<_>, Vec<_>) = self.unrecorded.iter().partition(|(chunk, _)| is_known(*chunk));
         let mut former = Vec::new();
         for (name, object) in again.into_iter().map(named) {
             former.extend(tx.put_object(&name, &object).await?);
         }
         tx.insert_objects(&new.into_iter().map(named).collect::<Vec<_>>()).await?;
-        // Other parts may be in the same file.
+        // Other chunks may be in the same file.
         let known = tx.known_objects(&former).await?;
-        self.bench.note_parts(&row);
+        self.bench.note_chunks(&row);
         tx.commit().await?;
         if let Some(file) = &self.file {
             self.bench.release(file.key());
@@ -320,9 +320,9 @@ impl Spool {
         Ok(())
     }
 
-    /// The objects of the body's parts.
+    /// The objects of the body's chunks.
     async fn objects(&self, row: &StagedRow) -> Result<Vec<String>, DbError> {
-        let objects = self.bench.db.look().await?.objects(&row.part_names(0..row.parts())).await?;
+        let objects = self.bench.db.look().await?.objects(&row.chunk_names(0..row.chunks())).await?;
         Ok(objects.into_iter().map(|(_, row)| row.object).collect::<BTreeSet<_>>().into_iter().collect())
     }
 
@@ -335,7 +335,7 @@ impl Spool {
             id: &row.id,
             assignment: self.owner.assignment,
             in_store: row.in_store,
-            part_bytes: row.part_bytes,
+            chunk_bytes: row.chunk_bytes,
             bytes: row.bytes,
             sha256: self.owner.sha256,
             expires_at_ms: self.owner.expires_at_ms,
@@ -351,7 +351,7 @@ impl Spool {
     }
 }
 
-/// Where the parts of a body go, unless into the database.
+/// Where the chunks of a body go, unless into the database.
 fn store_of<'a>(blobs: &'a Blobs, row: &StagedRow) -> Result<Option<&'a Store>, BlobError> {
     match (blobs, row.in_store) {
         (_, false) => Ok(None),

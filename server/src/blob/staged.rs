@@ -30,8 +30,8 @@ pub(super) enum Place {
     Transaction,
     /// It is in the store.
     Object { row: ObjectRow, staged_at_ms: i64 },
-    /// Its parts are stored.
-    Parts(StagedRow),
+    /// Its chunks are stored.
+    Chunks(StagedRow),
 }
 
 impl Workbench {
@@ -86,7 +86,7 @@ impl Staged {
                 return Err(BlobError::Stale(self.name.clone()));
             }
             Place::Object { row, .. } => tx.insert_object(&self.name, row).await?,
-            Place::Parts(row) => {
+            Place::Chunks(row) => {
                 if !tx.settle_staged(&row.id, row.attempt, row.bytes, &self.name).await? {
                     return Err(BlobError::Superseded(self.name.clone()));
                 }
@@ -102,7 +102,7 @@ impl Staged {
         match &self.place {
             Place::Transaction => {}
             Place::Object { row, .. } => self.bench.release(&row.object),
-            Place::Parts(row) => self.bench.release(&row.id),
+            Place::Chunks(row) => self.bench.release(&row.id),
         }
     }
 }

@@ -144,16 +144,16 @@ impl Store {
         Ok(())
     }
 
-    /// Begins a file for the parts of a body. None where each part is an object of its own.
+    /// Begins a file for the chunks of a body. None where each chunk is an object of its own.
     pub(super) async fn begin_file(&self, name: &str) -> Result<Option<Appended>, StoreError> {
         let Some(folder) = &self.folder else { return Ok(None) };
         Appended::create(folder, self.key(name)).await.map(Some).map_err(StoreError::Write)
     }
 
-    /// Appends a part to the file of its body. Returns where it begins. The part is durable after [`Self::sync`].
-    pub(super) async fn append(&self, file: &mut Appended, part: Bytes) -> Result<u64, StoreError> {
+    /// Appends a chunk to the file of its body. Returns where it begins. The chunk is durable after [`Self::sync`].
+    pub(super) async fn append(&self, file: &mut Appended, chunk: Bytes) -> Result<u64, StoreError> {
         let stopwatch = Stopwatch::start();
-        let begins = file.append(part).await;
+        let begins = file.append(chunk).await;
         self.metrics.blob_call(BlobCall::Put, stopwatch, begins.is_err());
         begins.map_err(StoreError::Write)
     }
@@ -168,9 +168,9 @@ impl Store {
     }
 
     /// A range of an object, in one call; none when there is no such object. What a truncated file lacks is left out.
-    pub(super) async fn part(&self, object: &str, range: Range<u64>) -> Result<Option<Bytes>, StoreError> {
+    pub(super) async fn range(&self, object: &str, range: Range<u64>) -> Result<Option<Bytes>, StoreError> {
         if let Some(other) = self.other(object) {
-            return Box::pin(other.part(object, range)).await;
+            return Box::pin(other.range(object, range)).await;
         }
         let path = Path::from(object);
         let read = match &self.folder {
@@ -307,12 +307,12 @@ mod tests {
         let object = store.key("staged/body/0-x");
         store.put(&object, Bytes::from_static(b"abcdef")).await.unwrap();
         store.sync(vec![object.clone()]).await.unwrap();
-        assert_eq!(store.part(&object, 1..3).await.unwrap(), Some(Bytes::from_static(b"bc")));
-        assert_eq!(store.part(&object, 4..9).await.unwrap(), Some(Bytes::from_static(b"ef")));
+        assert_eq!(store.range(&object, 1..3).await.unwrap(), Some(Bytes::from_static(b"bc")));
+        assert_eq!(store.range(&object, 4..9).await.unwrap(), Some(Bytes::from_static(b"ef")));
         std::fs::write(folder.path().join("a.db.bodies/deployment").join(&object), []).unwrap();
-        assert_eq!(store.part(&object, 1..3).await.unwrap(), Some(Bytes::new()), "a truncated file");
+        assert_eq!(store.range(&object, 1..3).await.unwrap(), Some(Bytes::new()), "a truncated file");
         store.delete(vec![object.clone()]).await.unwrap();
-        assert_eq!(store.part(&object, 1..3).await.unwrap(), None);
+        assert_eq!(store.range(&object, 1..3).await.unwrap(), None);
         assert!(matches!(store.sync(vec![object]).await, Err(StoreError::Sync(_))));
         assert_eq!(std::fs::read_dir(folder.path().join("a.db.bodies")).unwrap().count(), 0);
         #[cfg(unix)]
@@ -334,11 +334,11 @@ mod tests {
         let opened = OpenedStore::new(memory, Path::default(), CALL_TIMEOUT);
         let opened = OpenedStore { beside: Some(Box::new(open_beside(&database).unwrap())), ..opened };
         let named = Store::new(opened, "deployment", &Metrics::new(MetricsAccess::default(), 0));
-        assert_eq!(named.part(&object, 0..6).await.unwrap(), Some(Bytes::from_static(b"before")));
+        assert_eq!(named.range(&object, 0..6).await.unwrap(), Some(Bytes::from_static(b"before")));
         named.put("model/1", Bytes::from_static(b"after")).await.unwrap();
-        assert_eq!(before.part("model/1", 0..5).await.unwrap(), None);
+        assert_eq!(before.range("model/1", 0..5).await.unwrap(), None);
         named.delete(vec![object.clone(), "model/1".into()]).await.unwrap();
-        assert_eq!(named.part(&object, 0..6).await.unwrap(), None);
-        assert_eq!(named.part("model/1", 0..5).await.unwrap(), None);
+        assert_eq!(named.range(&object, 0..6).await.unwrap(), None);
+        assert_eq!(named.range("model/1", 0..5).await.unwrap(), None);
     }
 }

@@ -112,19 +112,19 @@ impl Blobs {
         loop {
             // A power failure that undoes it leaves an obsolete body whose objects are missing, which is deleted again.
             let mut tx = db.begin_losable().await?;
-            let (objects, done) = tx.delete_parts(&staged, at_once).await?;
+            let (objects, done) = tx.delete_chunks(&staged, at_once).await?;
             tx.commit().await?;
             self.delete(objects).await;
             if done {
                 return Ok(());
             }
-            staged.bytes = staged.parts().saturating_sub(at_once) * staged.part_bytes;
+            staged.bytes = staged.chunks().saturating_sub(at_once) * staged.chunk_bytes;
         }
     }
 
     /// Deletes an unfinished body, unless another request continues it. A later call of [`Self::clear`] deletes what
     /// remains after a failure.
-    pub async fn discard_parts(&self, db: &Db, staged: StagedRow) {
+    pub async fn discard_chunks(&self, db: &Db, staged: StagedRow) {
         let discarded = async {
             let mut tx = db.begin().await?;
             let discarded = tx.discard_staged(&staged.id, staged.attempt).await?;

@@ -17,7 +17,7 @@ pub struct Workbench {
 /// What is stored of a body that no transaction has taken.
 #[derive(Clone, Debug)]
 enum Leftover {
-    Parts(StagedRow),
+    Chunks(StagedRow),
     Object(String),
 }
 
@@ -32,7 +32,7 @@ impl Workbench {
         let leftovers = std::mem::take(&mut *self.leftovers());
         for leftover in leftovers {
             match leftover {
-                Leftover::Parts(row) => self.blobs.discard_parts(&self.db, row).await,
+                Leftover::Chunks(row) => self.blobs.discard_chunks(&self.db, row).await,
                 Leftover::Object(object) => self.blobs.delete(vec![object]).await,
             }
         }
@@ -43,11 +43,11 @@ impl Workbench {
         self.leftovers().push(Leftover::Object(object.to_owned()));
     }
 
-    /// Parts of this body are stored.
-    pub(super) fn note_parts(&self, row: &StagedRow) {
+    /// Chunks of this body are stored.
+    pub(super) fn note_chunks(&self, row: &StagedRow) {
         let mut leftovers = self.leftovers();
         leftovers.retain(|leftover| !leftover.is(&row.id));
-        leftovers.push(Leftover::Parts(row.clone()));
+        leftovers.push(Leftover::Chunks(row.clone()));
     }
 
     /// A transaction has taken the body, or another request goes on with it: it stays.
@@ -63,7 +63,7 @@ impl Workbench {
 impl Leftover {
     fn is(&self, id: &str) -> bool {
         match self {
-            Self::Parts(row) => row.id == id,
+            Self::Chunks(row) => row.id == id,
             Self::Object(object) => object == id,
         }
     }

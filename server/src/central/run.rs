@@ -100,6 +100,11 @@ impl Evaluations {
         tokio::spawn(run.instrument(span));
     }
 
+    /// Whether an evaluation is being computed.
+    pub(crate) fn is_under_way(&self, round: RoundKey) -> bool {
+        self.running().contains(&round)
+    }
+
     async fn run(&self, due: &Due) {
         let services = &due.services;
         let measured = tokio::select! {

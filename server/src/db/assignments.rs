@@ -13,6 +13,7 @@ use super::jobs::number;
 use super::tx::{Json, Text, execute, fetch, fetch_in, insert_all, stored};
 use super::{DbError, RoundKey, RoundRow, Tx};
 use crate::metrics::Traffic;
+use tributary_engine::round::Term;
 use tributary_engine::story::{Ending, Session};
 
 /// An assignment to store.
@@ -23,17 +24,15 @@ pub struct NewAssignment {
     pub client: ClientId,
     /// The model version that the client starts from.
     pub base_version: u32,
-    /// When it expires; none in a cohort, whose assignments end with their round.
-    pub deadline_at_ms: Option<i64>,
-    /// Seed of what is random in it; none in a cohort, where it follows from the seed of the round.
-    pub seed: Option<Seed>,
+    pub term: Term,
 }
 
 impl NewAssignment {
     /// The row that it is once it is stored.
     #[must_use]
     pub fn stored(&self, now_ms: i64) -> AssignmentRow {
-        let Self { id, round, client, base_version, deadline_at_ms, seed } = *self;
+        let Self { id, round, client, base_version, term } = *self;
+        let (deadline_at_ms, seed) = columns(term);
         AssignmentRow {
             id,
             job: round.job,
@@ -42,7 +41,7 @@ impl NewAssignment {
             client,
             assigned_at_ms: now_ms,
             deadline_at_ms,
-            seed: seed.map_or(0, |seed| seed.0.cast_signed()),
+            seed,
             base_version,
             state: AssignmentState::Assigned,
             reason: None,
@@ -67,9 +66,8 @@ pub struct AssignmentRow {
     #[sqlx(try_from = "String")]
     pub client: ClientId,
     pub assigned_at_ms: i64,
-    /// When it expires; none in a cohort.
-    pub deadline_at_ms: Option<i64>,
-    seed: i64,
+    deadline_at_ms: Option<i64>,
+    seed: Option<i64>,
     /// The model version that the client starts from.
     #[sqlx(try_from = "i64")]
     pub base_version: u32,
@@ -90,22 +88,17 @@ impl AssignmentRow {
         RoundKey { job: self.job, task: self.task, number: self.round }
     }
 
-    /// Whether it was drawn by itself: it moves on when its round closes.
-    #[must_use]
-    pub fn is_buffered(&self) -> bool {
-        self.deadline_at_ms.is_some()
+    pub fn term(&self) -> Term {
+        match (self.deadline_at_ms, self.seed) {
+            (Some(deadline_at_ms), Some(seed)) => Term::Own { deadline_at_ms, seed: Seed(seed.cast_unsigned()) },
+            // The schema has both or neither.
+            _ => Term::Round,
+        }
     }
 
     /// When it takes no more reports.
-    #[must_use]
     pub fn until_ms(&self, round: &RoundRow) -> Option<i64> {
-        self.deadline_at_ms.or(round.deadline_at_ms)
-    }
-
-    /// Seed of what is random in it, if it does not follow from the seed of its round.
-    #[must_use]
-    pub fn seed(&self) -> Option<Seed> {
-        Some(Seed(self.seed.cast_unsigned())).filter(|seed| seed.0 != 0)
+        self.term().until_ms(round.deadline_at_ms)
     }
 
     /// SHA-256 of the accepted report's bytes; sent again, the same report is acknowledged again.
@@ -122,6 +115,14 @@ macro_rules! assignment_columns {
     };
 }
 pub(super) use assignment_columns;
+
+/// Deadline and seed of a term, as they are stored.
+fn columns(term: Term) -> (Option<i64>, Option<i64>) {
+    match term {
+        Term::Round => (None, None),
+        Term::Own { deadline_at_ms, seed } => (Some(deadline_at_ms), Some(seed.0.cast_signed())),
+    }
+}
 
 /// End times of the stages of a session, as far as they are known and not stored yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -254,12 +255,12 @@ impl Tx {
         let sql = "insert into assignments (id, job, task, round, client, state, assigned_at_ms, base_version, \
                    deadline_at_ms, seed) ";
         insert_all!(self, sql, assignments, |values, assignment| {
-            let NewAssignment { id, round, client, base_version, deadline_at_ms, seed } = *assignment;
+            let NewAssignment { id, round, client, base_version, term } = *assignment;
+            let (deadline_at_ms, seed) = columns(term);
             values.push_bind(id.to_string()).push_bind(round.job.to_string()).push_bind(round.task.as_str());
             values.push_bind(i64::from(round.number)).push_bind(client.to_string());
             values.push_bind(AssignmentState::Assigned.as_str()).push_bind(now_ms);
-            values.push_bind(i64::from(base_version)).push_bind(deadline_at_ms);
-            values.push_bind(seed.map_or(0, |seed| seed.0.cast_signed()));
+            values.push_bind(i64::from(base_version)).push_bind(deadline_at_ms).push_bind(seed);
         });
         Ok(())
     }

@@ -53,19 +53,6 @@ struct HeadRow {
     hash: Sha256Hash,
 }
 
-/// An entry of a release without a chain.
-#[derive(sqlx::FromRow)]
-struct UnchainedRow {
-    id: String,
-    at_ms: i64,
-    token: String,
-    label: String,
-    #[sqlx(try_from = "String")]
-    action: AuditAction,
-    subject: String,
-    detail: Option<String>,
-}
-
 impl From<AuditRow> for AuditEntry {
     fn from(row: AuditRow) -> Self {
         Self {
@@ -152,20 +139,5 @@ impl Tx {
         let sql = concat!("select ", audit_columns!(), " from audit where number > $1 order by number limit $2");
         let rows = fetch!(self, AuditRow, fetch_all, sql, stored(after), i64::from(limit));
         Ok(rows.into_iter().map(AuditEntry::from).collect())
-    }
-
-    /// Appends the entries of earlier releases, which had no chain, oldest first. Returns how many there were.
-    pub async fn chain_old_audit(&mut self, limit: u32) -> Result<usize, DbError> {
-        on_postgres!(self, "select number from audit_head for update");
-        let sql = "select id, at_ms, token, label, action, subject, detail from audit_unchained \
-                   order by at_ms, id limit $1";
-        let rows = fetch!(self, UnchainedRow, fetch_all, sql, i64::from(limit));
-        let count = rows.len();
-        for UnchainedRow { id, at_ms, token, label, action, subject, detail } in rows {
-            let new = NewAudit { actor: token, label, action, subject, population: None, detail };
-            self.append_audit(new, at_ms).await?;
-            execute!(self, "delete from audit_unchained where id = $1", id);
-        }
-        Ok(count)
     }
 }

@@ -9,14 +9,15 @@ use super::{DbError, RoundKey, Tx};
 pub const BLOB_CHUNK_BYTES: usize = 1 << 20;
 
 /// A chunk of a body in the database.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct StoredChunk {
     pub data: Vec<u8>,
-    /// CRC-32 of the data when it was stored; none for chunks of earlier releases.
-    pub crc: Option<u32>,
+    /// CRC-32 of the data when it was stored.
+    #[sqlx(try_from = "i64")]
+    pub crc: u32,
 }
 
-/// Where in an object a body is, or a part of one.
+/// Where in an object a body is, or a chunk of one.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct ObjectRow {
     /// The object's key in the store.
@@ -26,20 +27,9 @@ pub struct ObjectRow {
     pub begins: u64,
     #[sqlx(try_from = "i64")]
     pub bytes: u64,
-    /// CRC-32 of its bytes when it was stored; none for objects of earlier releases.
-    #[sqlx(try_from = "Crc")]
-    pub crc: Option<u32>,
-}
-
-/// A nullable column with a checksum.
-#[derive(sqlx::Type)]
-#[sqlx(transparent)]
-struct Crc(Option<i64>);
-
-impl From<Crc> for Option<u32> {
-    fn from(Crc(crc): Crc) -> Self {
-        crc.map(checksum)
-    }
+    /// CRC-32 of its bytes when it was stored.
+    #[sqlx(try_from = "i64")]
+    pub crc: u32,
 }
 
 /// The object of a body.
@@ -48,12 +38,6 @@ struct Named {
     blob: String,
     #[sqlx(flatten)]
     object: ObjectRow,
-}
-
-/// A checksum as it is stored.
-fn checksum(crc: i64) -> u32 {
-    // A value that is no checksum fits no data.
-    u32::try_from(crc).unwrap_or_default()
 }
 
 /// Names of the updates of a round (`$1` job, `$2` task, `$3` number).
@@ -73,7 +57,7 @@ impl ObjectRow {
     /// These bytes within an object.
     #[must_use]
     pub fn range(object: String, begins: u64, data: &[u8]) -> Self {
-        Self { object, begins, bytes: data.len() as u64, crc: Some(crc32fast::hash(data)) }
+        Self { object, begins, bytes: data.len() as u64, crc: crc32fast::hash(data) }
     }
 }
 
@@ -83,25 +67,24 @@ impl Tx {
     /// # Errors
     /// [`DbError::Duplicate`] when a body of this name is in the database.
     pub async fn insert_blob(&mut self, name: &str, body: &[u8]) -> Result<(), DbError> {
-        let sql = "insert into blob_chunks (blob, part, data, crc) values ($1, $2, $3, $4)";
-        for (part, data) in (0i64..).zip(body.chunks(BLOB_CHUNK_BYTES)) {
-            execute!(self, sql, name, part, data, i64::from(crc32fast::hash(data)));
+        let sql = "insert into blob_chunks (blob, chunk, data, crc) values ($1, $2, $3, $4)";
+        for (chunk, data) in (0i64..).zip(body.chunks(BLOB_CHUNK_BYTES)) {
+            execute!(self, sql, name, chunk, data, i64::from(crc32fast::hash(data)));
         }
         Ok(())
     }
 
-    /// One chunk of a body, from byte `part * BLOB_CHUNK_BYTES` on; none past the end.
-    pub async fn blob_part(&mut self, name: &str, part: u64) -> Result<Option<StoredChunk>, DbError> {
-        let sql = "select data, crc from blob_chunks where blob = $1 and part = $2";
-        let row = fetch!(self, (Vec<u8>, Option<i64>), fetch_optional, sql, name, stored(part));
-        Ok(row.map(|(data, crc)| StoredChunk { data, crc: crc.map(checksum) }))
+    /// One chunk of a body, from byte `chunk * BLOB_CHUNK_BYTES` on; none past the end.
+    pub async fn blob_chunk(&mut self, name: &str, chunk: u64) -> Result<Option<StoredChunk>, DbError> {
+        let sql = "select data, crc from blob_chunks where blob = $1 and chunk = $2";
+        Ok(fetch!(self, StoredChunk, fetch_optional, sql, name, stored(chunk)))
     }
 
     /// Stores one chunk of a body, and replaces what was stored there.
-    pub async fn put_part(&mut self, name: &str, part: u64, data: &[u8]) -> Result<(), DbError> {
-        let sql = "insert into blob_chunks (blob, part, data, crc) values ($1, $2, $3, $4) \
-                   on conflict (blob, part) do update set data = excluded.data, crc = excluded.crc";
-        execute!(self, sql, name, stored(part), data, i64::from(crc32fast::hash(data)));
+    pub async fn put_chunk(&mut self, name: &str, chunk: u64, data: &[u8]) -> Result<(), DbError> {
+        let sql = "insert into blob_chunks (blob, chunk, data, crc) values ($1, $2, $3, $4) \
+                   on conflict (blob, chunk) do update set data = excluded.data, crc = excluded.crc";
+        execute!(self, sql, name, stored(chunk), data, i64::from(crc32fast::hash(data)));
         Ok(())
     }
 
@@ -113,7 +96,7 @@ impl Tx {
                    on conflict (blob) do update set object = excluded.object, begins = excluded.begins, \
                    bytes = excluded.bytes, crc = excluded.crc";
         let ObjectRow { object, begins, bytes, crc } = object;
-        execute!(self, sql, name, object.as_str(), stored(*begins), stored(*bytes), crc.map(i64::from));
+        execute!(self, sql, name, object.as_str(), stored(*begins), stored(*bytes), i64::from(*crc));
         Ok(former.map(|former| former.object))
     }
 
@@ -133,7 +116,7 @@ impl Tx {
         let sql = "insert into objects (blob, object, begins, bytes, crc) ";
         insert_all!(self, sql, objects, |values, (name, object)| {
             values.push_bind(name.as_str()).push_bind(object.object.as_str()).push_bind(stored(object.begins));
-            values.push_bind(stored(object.bytes)).push_bind(object.crc.map(i64::from));
+            values.push_bind(stored(object.bytes)).push_bind(i64::from(object.crc));
         });
         Ok(())
     }
@@ -155,7 +138,7 @@ impl Tx {
     /// Forgets the objects of several bodies. Returns them: the caller deletes them after the commit.
     pub(super) async fn forget_objects(&mut self, names: &[String]) -> Result<Vec<String>, DbError> {
         let rows = fetch_in!(self, (String,), "delete from objects where blob in ", names, " returning object");
-        // The parts of a body may be in one object.
+        // The chunks of a body may be in one object.
         let objects: BTreeSet<_> = rows.into_iter().map(|(object,)| object).collect();
         Ok(objects.into_iter().collect())
     }
@@ -186,9 +169,9 @@ impl Tx {
     pub async fn delete_updates(&mut self, round: RoundKey) -> Result<Vec<String>, DbError> {
         let (job, number) = (round.job.to_string(), i64::from(round.number));
         self.discard_uploads(round).await?;
-        let parts =
+        let chunks =
             concat!("update staged_bodies set blob = null, expires_at_ms = 0 where blob in ", updates_of_round!());
-        execute!(self, parts, job.as_str(), round.task.as_str(), number);
+        execute!(self, chunks, job.as_str(), round.task.as_str(), number);
         let chunks = concat!("delete from blob_chunks where blob in ", updates_of_round!());
         execute!(self, chunks, job.as_str(), round.task.as_str(), number);
         let objects = concat!("delete from objects where blob in ", updates_of_round!(), " returning object");

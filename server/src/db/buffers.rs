@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use tributary_engine::round::OpenWork;
 use tributary_engine::story::StaleUpdate;
 use tributary_protocol::id::{ClientId, JobId};
 use tributary_protocol::operator::StalenessCount;
@@ -10,14 +11,6 @@ use tributary_protocol::state::Task;
 use super::assignments::{AssignmentRow, assignment_columns};
 use super::tx::{execute, fetch};
 use super::{DbError, RoundKey, Tx};
-
-/// The open assignments of a buffered job: when the first of them ends, and when the last of them may have begun at the
-/// latest. Outside of these times one of them is overdue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
-pub struct OpenWork {
-    pub ends_at_ms: i64,
-    pub begins_at_ms: i64,
-}
 
 #[derive(sqlx::FromRow)]
 struct OpenWorkRow {
@@ -50,7 +43,7 @@ struct StaleRow {
 impl Tx {
     /// The times of a job's open assignments that have deadlines of their own; none without any.
     pub async fn open_work(&mut self, job: JobId) -> Result<Option<OpenWork>, DbError> {
-        // A clock that was set back by more than twice the length of an assignment ends it, as `is_overdue` does.
+        // A clock that was set back by more than twice the length of an assignment ends it, as `Term::is_over` does.
         let sql = "select min(deadline_at_ms) as ends_at_ms, max(assigned_at_ms - (deadline_at_ms - assigned_at_ms)) as \
                    begins_at_ms from assignments where job = $1 and state = 'assigned' and deadline_at_ms is not null";
         let row = fetch!(self, OpenWorkRow, fetch_one, sql, job.to_string());

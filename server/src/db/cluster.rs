@@ -100,7 +100,6 @@ impl From<SeatRow> for Candidate {
             attributes: row.attributes.0,
             examples: row.examples,
             codecs: row.codecs.0,
-            last_round: None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Members of stale-synchronous jobs, and their clocks.
 
-use tributary_engine::round::{BufferPolicy, Clocks, Member};
+use tributary_engine::round::{Clocks, Member, Tempo};
 use tributary_protocol::id::{ClientId, JobId};
 use tributary_protocol::operator::MemberClock;
 
@@ -21,10 +21,10 @@ struct MemberRow {
 }
 
 impl Tx {
-    /// The clocks of a job whose rounds are such buffers; none if it has no members.
-    pub async fn clocks(&mut self, job: JobId, buffer: Option<BufferPolicy>) -> Result<Option<Clocks>, DbError> {
-        let Some(buffer) = buffer.filter(|buffer| buffer.slack.is_some()) else { return Ok(None) };
-        Ok(Clocks::of(&buffer, self.members(job).await?))
+    /// The clocks of a job whose rounds have this tempo; none if it has no members.
+    pub async fn clocks(&mut self, job: JobId, tempo: Tempo) -> Result<Option<Clocks>, DbError> {
+        let Tempo::Members { members_max, slack } = tempo else { return Ok(None) };
+        Ok(Some(Clocks::new(members_max, slack, self.members(job).await?)))
     }
 
     /// The members of a job.

@@ -2,7 +2,6 @@
 
 use tributary_protocol::classes::ClassTotals;
 use tributary_protocol::id::{AssignmentId, JobId};
-use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::{Round, RoundBuffer};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
@@ -10,7 +9,7 @@ use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 use super::tx::{Json, Text, execute, fetch, stored};
 use super::{DbError, Tx};
 use crate::metrics::{Counted, Traffic};
-use tributary_engine::round::{BufferPolicy, TaskPolicy};
+use tributary_engine::round::{Opening, TaskPolicy, Tempo};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RoundKey {
@@ -25,12 +24,7 @@ pub struct NewRound {
     pub key: RoundKey,
     /// The model version that the round starts from.
     pub base_version: u32,
-    /// Seed of everything that is drawn in the round.
-    pub seed: Seed,
-    /// Stored with the round, so that later changes of the job do not affect it.
-    pub policy: TaskPolicy,
-    /// Largest L2 norm of an update.
-    pub norm_max: Option<f64>,
+    pub opening: Opening,
 }
 
 #[derive(Clone, Debug, sqlx::FromRow)]
@@ -93,7 +87,8 @@ pub struct RoundRow {
     diversity: Option<f64>,
     #[sqlx(try_from = "i64")]
     saved_ms: u64,
-    policy: Option<Text<Json<TaskPolicy>>>,
+    #[sqlx(try_from = "String")]
+    policy: Json<TaskPolicy>,
     /// Largest L2 norm of an update; none if there is no bound.
     pub norm_max: Option<f64>,
     /// When retention deleted the assignments of the round.
@@ -108,42 +103,30 @@ pub struct RoundRow {
 }
 
 impl RoundRow {
-    #[must_use]
     pub fn key(&self) -> RoundKey {
         RoundKey { job: self.job, task: self.task, number: self.number }
     }
 
-    #[must_use]
     pub fn seed(&self) -> Seed {
         Seed(self.seed.cast_unsigned())
     }
 
-    /// The policy that the round was opened with, which later changes of the job do not affect. Rounds that were opened
-    /// by a release that did not store it have that of the job's file.
-    #[must_use]
-    pub fn policy(&self, file: &JobFile) -> Option<TaskPolicy> {
-        self.stored_policy().or_else(|| TaskPolicy::of(file, self.task))
+    /// The policy that the round was opened with, which later changes of the job do not affect.
+    pub fn policy(&self) -> &TaskPolicy {
+        &self.policy.0
     }
 
-    /// What the round has of a buffer, if it is one.
-    #[must_use]
-    pub fn buffer(&self) -> Option<BufferPolicy> {
-        self.stored_policy().and_then(|policy| policy.buffer)
-    }
-
-    fn stored_policy(&self) -> Option<TaskPolicy> {
-        self.policy.as_ref().map(|Text(Json(policy))| *policy)
+    /// Whether the round is a buffer, which its assignments outlast.
+    pub fn is_buffer(&self) -> bool {
+        self.policy().tempo.is_buffer()
     }
 
     /// Whether the round draws clients that wait now.
-    #[must_use]
     pub fn draws(&self) -> bool {
-        let has_places = || self.buffer().is_some_and(|buffer| self.working() < buffer.concurrency);
-        self.phase == Phase::Selecting || (self.phase == Phase::Training && has_places())
+        self.policy().draws(self.phase, self.working())
     }
 
     /// Number of clients of the cohort that have not answered.
-    #[must_use]
     pub fn working(&self) -> u32 {
         self.cohort.saturating_sub(self.reported + self.rejected + self.failed + self.expired)
     }
@@ -151,19 +134,24 @@ impl RoundRow {
 
 impl From<RoundRow> for Round {
     fn from(row: RoundRow) -> Self {
-        let policy = row.stored_policy();
-        let buffer = row.buffer().map(|buffer| RoundBuffer {
-            concurrency: buffer.concurrency,
-            staleness_max: buffer.slack.is_none().then_some(buffer.staleness_max),
-            slack: buffer.slack,
+        let policy = *row.policy();
+        let buffer = |concurrency, staleness_max, slack| RoundBuffer {
+            concurrency,
+            staleness_max,
+            slack,
             staleness_mean: (row.reported > 0).then(|| row.staleness as f64 / f64::from(row.reported)),
             lost_weight: row.lost_weight,
-        });
+        };
+        let buffer = match policy.tempo {
+            Tempo::Cohort | Tempo::Coordinator => None,
+            Tempo::Buffer { concurrency, staleness_max } => Some(buffer(concurrency, Some(staleness_max), None)),
+            Tempo::Members { members_max, slack } => Some(buffer(members_max, None, Some(slack))),
+        };
         Self {
             spare: if buffer.is_none() && row.reported >= row.goal { row.expired } else { 0 },
             buffer,
-            adapted: policy.and_then(|policy| policy.adapted),
-            adapted_goal: policy.and_then(|policy| policy.adapted_goal),
+            adapted: policy.adapted,
+            adapted_goal: policy.adapted_goal,
             number: row.number,
             task: row.task,
             phase: row.phase,
@@ -197,8 +185,8 @@ impl From<RoundRow> for Round {
             step_norm: row.step_norm,
             diversity: row.diversity,
             norm_max: row.norm_max,
-            clip_norm: policy.and_then(|policy| policy.clip_norm),
-            mu: policy.and_then(|policy| policy.proximal).map(|proximal| proximal.mu),
+            clip_norm: policy.clip_norm,
+            mu: policy.proximal.map(|proximal| proximal.mu),
             metrics: Vec::new(),
             evaluation_metrics: Vec::new(),
             classes: row.class_totals.map(|Text(Json(totals))| totals),
@@ -254,7 +242,7 @@ impl Tx {
     /// # Errors
     /// [`DbError::Duplicate`] when the round exists.
     pub async fn insert_round(&mut self, round: &NewRound, now_ms: i64) -> Result<(), DbError> {
-        let NewRound { key, base_version, seed, policy, norm_max } = *round;
+        let NewRound { key, base_version, opening: Opening { policy, seed, norm_max } } = *round;
         let sql = "insert into rounds (job, task, number, phase, base_version, seed, goal, minimum, opened_at_ms, policy, \
                    norm_max) values ($1, $2, $3, 'selecting', $4, $5, $6, $7, $8, $9, $10)";
         execute!(

@@ -19,7 +19,7 @@ pub struct NewStaged<'a> {
     /// Whether the chunks are in an object store.
     pub in_store: bool,
     /// Length of every chunk but the last.
-    pub part_bytes: u64,
+    pub chunk_bytes: u64,
     /// Number of bytes that are stored.
     pub bytes: u64,
     /// The hash of the whole body, as its sender announced it.
@@ -36,7 +36,7 @@ pub struct StagedRow {
     pub in_store: bool,
     /// Length of every chunk but the last.
     #[sqlx(try_from = "i64")]
-    pub part_bytes: u64,
+    pub chunk_bytes: u64,
     /// Number of bytes that are stored.
     #[sqlx(try_from = "i64")]
     pub bytes: u64,
@@ -48,8 +48,8 @@ pub struct StagedRow {
 impl StagedRow {
     /// An unfinished body without a stored byte.
     #[must_use]
-    pub fn begun(id: String, in_store: bool, part_bytes: usize) -> Self {
-        Self { id, in_store, part_bytes: part_bytes as u64, bytes: 0, sha256: None, attempt: 1 }
+    pub fn begun(id: String, in_store: bool, chunk_bytes: usize) -> Self {
+        Self { id, in_store, chunk_bytes: chunk_bytes as u64, bytes: 0, sha256: None, attempt: 1 }
     }
 
     /// The hash of the whole body, as its sender announced it.
@@ -60,21 +60,21 @@ impl StagedRow {
 
     /// Number of chunks.
     #[must_use]
-    pub fn parts(&self) -> u64 {
-        self.bytes.div_ceil(self.part_bytes.max(1))
+    pub fn chunks(&self) -> u64 {
+        self.bytes.div_ceil(self.chunk_bytes.max(1))
     }
 
     /// The names in `objects` of these chunks.
     #[must_use]
-    pub fn part_names(&self, parts: Range<u64>) -> Vec<String> {
-        parts.map(|part| part_name(&self.id, part)).collect()
+    pub fn chunk_names(&self, chunks: Range<u64>) -> Vec<String> {
+        chunks.map(|chunk| chunk_name(&self.id, chunk)).collect()
     }
 }
 
 /// The columns of a [`StagedRow`].
 macro_rules! staged_columns {
     () => {
-        "id, in_store, part_bytes, bytes, sha256, attempt"
+        "id, in_store, chunk_bytes, bytes, sha256, attempt"
     };
 }
 
@@ -87,7 +87,7 @@ impl Tx {
         if let Some(assignment) = staged.assignment {
             self.discard_upload(assignment).await?;
         }
-        let sql = "insert into staged_bodies (id, assignment, in_store, part_bytes, bytes, sha256, expires_at_ms) \
+        let sql = "insert into staged_bodies (id, assignment, in_store, chunk_bytes, bytes, sha256, expires_at_ms) \
                    values ($1, $2, $3, $4, $5, $6, $7)";
         execute!(
             self,
@@ -95,7 +95,7 @@ impl Tx {
             staged.id,
             staged.assignment.map(|id| id.to_string()),
             staged.in_store,
-            stored(staged.part_bytes),
+            stored(staged.chunk_bytes),
             stored(staged.bytes),
             staged.sha256.map(|hash| hash.to_string()),
             staged.expires_at_ms
@@ -179,24 +179,24 @@ impl Tx {
         Ok(fetch!(self, StagedRow, fetch_all, sql, i64::from(limit)))
     }
 
-    /// Deletes the last chunks of an obsolete body, at most `parts_max`; with the first chunk, also its row. Returns
+    /// Deletes the last chunks of an obsolete body, at most `chunks_max`; with the first chunk, also its row. Returns
     /// the objects that had the chunks, which the caller deletes after the commit, and whether the whole body is
     /// deleted.
-    pub async fn delete_parts(&mut self, staged: &StagedRow, parts_max: u64) -> Result<(Vec<String>, bool), DbError> {
-        let parts = staged.parts();
-        let kept = parts.saturating_sub(parts_max);
+    pub async fn delete_chunks(&mut self, staged: &StagedRow, chunks_max: u64) -> Result<(Vec<String>, bool), DbError> {
+        let chunks = staged.chunks();
+        let kept = chunks.saturating_sub(chunks_max);
         let mut objects = Vec::new();
         if staged.in_store {
-            objects = self.forget_objects(&staged.part_names(kept..parts)).await?;
+            objects = self.forget_objects(&staged.chunk_names(kept..chunks)).await?;
         } else {
-            let sql = "delete from blob_chunks where blob = $1 and part >= $2";
+            let sql = "delete from blob_chunks where blob = $1 and chunk >= $2";
             execute!(self, sql, staged.id.as_str(), stored(kept));
         }
         if kept == 0 {
             execute!(self, "delete from staged_bodies where id = $1 and blob is null", staged.id.as_str());
         } else {
             let sql = "update staged_bodies set bytes = $2 where id = $1 and blob is null";
-            execute!(self, sql, staged.id.as_str(), stored(kept * staged.part_bytes));
+            execute!(self, sql, staged.id.as_str(), stored(kept * staged.chunk_bytes));
         }
         Ok((objects, kept == 0))
     }
@@ -204,6 +204,6 @@ impl Tx {
 
 /// The name in `objects` of one chunk.
 #[must_use]
-pub fn part_name(id: &str, part: u64) -> String {
-    format!("{id}/{part}")
+pub fn chunk_name(id: &str, chunk: u64) -> String {
+    format!("{id}/{chunk}")
 }

@@ -1,12 +1,12 @@
 //! The times of recent rounds: what a deadline that follows them is derived from.
 
-use tributary_engine::round::{PastWork, WorkEnd};
+use tributary_engine::round::{History, LastRound, Lookback, PastWork, WorkEnd};
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::JobId;
-use tributary_protocol::state::AssignmentState;
+use tributary_protocol::state::{AssignmentState, Phase};
 
 use super::tx::fetch;
-use super::{DbError, Tx};
+use super::{DbError, RoundKey, Tx};
 
 #[derive(sqlx::FromRow)]
 struct WorkRow {
@@ -26,7 +26,42 @@ struct SpanRow {
     ended_at_ms: Option<i64>,
 }
 
+/// Most norms that an opening reads: the newest.
+const NORMS_MAX: u32 = 10_000;
+/// Most pieces of work that an opening reads: the newest.
+const WORKS_MAX: u32 = 2_000;
+
 impl Tx {
+    /// What the opening of a round reads of those before.
+    pub async fn history(&mut self, key: RoundKey, lookback: &Lookback<'_>) -> Result<History, DbError> {
+        let mut history = History::default();
+        let Lookback { norms_since, last, works_since, class, diverse_rounds } = *lookback;
+        if let Some(since) = norms_since {
+            history.norms = self.recent_norms(key.job, since, NORMS_MAX).await?;
+            history.abandoned_in_a_row = self.job(key.job).await?.map_or(0, |job| job.abandoned_in_a_row);
+        }
+        if last {
+            history.last = self.last_round(RoundKey { number: key.number.saturating_sub(1), ..key }).await?;
+        }
+        if let Some(since) = works_since {
+            history.works = self.past_works(key.job, since, class, WORKS_MAX).await?;
+            history.overhead_ms = self.round_overhead_ms(key.job, since).await?;
+        }
+        if diverse_rounds > 0 {
+            history.diverse = self.diverse_rounds(key.job, diverse_rounds).await?;
+        }
+        Ok(history)
+    }
+
+    async fn last_round(&mut self, key: RoundKey) -> Result<Option<LastRound>, DbError> {
+        let Some(round) = self.round(key).await? else { return Ok(None) };
+        Ok(Some(LastRound {
+            policy: *round.policy(),
+            training_loss: round.training_loss.filter(|_| round.phase == Phase::Committed),
+            norms: self.recent_norms(key.job, key.number, NORMS_MAX).await?,
+        }))
+    }
+
     /// The ended work of a job's training rounds from number `since` on, newest rounds first, at most `limit`. Late
     /// reports have their own times. `class` is an attribute of the clients.
     pub async fn past_works(

@@ -5,7 +5,10 @@
 //! long commit of one job delays no other job. Leases are renewed by a task of their own (`cluster/lease.rs`).
 
 mod context;
+mod error;
 mod job;
+mod round;
+mod seen;
 mod tell;
 
 use std::collections::HashSet;
@@ -18,7 +21,7 @@ use tributary_protocol::id::{JobId, Name};
 use crate::db::DbError;
 use crate::runtime::signals::Listening;
 pub use context::Driver;
-pub use job::DriverError;
+pub use error::DriverError;
 use job::{Look, move_job};
 
 /// Pause after the first failed look at a job, in milliseconds. It doubles with each further failure in a row, so that

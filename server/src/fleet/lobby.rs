@@ -26,7 +26,7 @@ struct Waiting {
 #[derive(Debug)]
 struct Entry {
     population: Name,
-    candidate: Candidate,
+    candidate: Arc<Candidate>,
     ticket: u64,
     call: oneshot::Sender<Call>,
 }
@@ -63,7 +63,7 @@ pub struct Seat {
 impl Lobby {
     /// Takes a seat. A client has one: a second check-in ends the first one's wait.
     #[must_use]
-    pub fn enter(self: &Arc<Self>, population: Name, candidate: Candidate) -> Seat {
+    pub fn enter(self: &Arc<Self>, population: Name, candidate: Arc<Candidate>) -> Seat {
         let (call, called) = oneshot::channel();
         let client = candidate.client;
         let mut waiting = self.lock();
@@ -74,16 +74,10 @@ impl Lobby {
     }
 
     #[must_use]
-    pub fn candidates(&self, population: &Name) -> Vec<Candidate> {
+    pub fn candidates(&self, population: &Name) -> Vec<Arc<Candidate>> {
         let waiting = self.lock();
         let of_population = waiting.clients.values().filter(|entry| entry.population == *population);
-        of_population.map(|entry| entry.candidate.clone()).collect()
-    }
-
-    /// A waiting client, as it described itself.
-    #[must_use]
-    pub fn candidate(&self, client: ClientId) -> Option<Candidate> {
-        self.lock().clients.get(&client).map(|entry| entry.candidate.clone())
+        of_population.map(|entry| Arc::clone(&entry.candidate)).collect()
     }
 
     /// The populations of the waiting clients.
@@ -150,15 +144,14 @@ mod tests {
 
     use super::*;
 
-    fn candidate(number: u8) -> Candidate {
-        Candidate {
+    fn candidate(number: u8) -> Arc<Candidate> {
+        Arc::new(Candidate {
             client: ClientId::from_random([number; 16]),
             number: number.into(),
             attributes: Attributes::default(),
             examples: 1,
             codecs: vec![],
-            last_round: None,
-        }
+        })
     }
 
     #[tokio::test]

@@ -37,7 +37,7 @@ struct LogState {
 
 #[derive(Clone, Debug)]
 enum Change {
-    Sat { population: Name, candidate: Box<Candidate> },
+    Sat { population: Name, candidate: Arc<Candidate> },
     Stood,
 }
 
@@ -65,9 +65,9 @@ impl Drop for HeldSeat {
 impl SeatLog {
     /// Records that a client waits here.
     #[must_use]
-    pub fn hold(self: &Arc<Self>, population: &Name, candidate: &Candidate) -> HeldSeat {
+    pub fn hold(self: &Arc<Self>, population: &Name, candidate: &Arc<Candidate>) -> HeldSeat {
         let client = candidate.client;
-        let change = Change::Sat { population: population.clone(), candidate: Box::new(candidate.clone()) };
+        let change = Change::Sat { population: population.clone(), candidate: Arc::clone(candidate) };
         let mut state = self.lock();
         *state.holds.entry(client).or_default() += 1;
         state.changes.insert(client, change);
@@ -146,15 +146,14 @@ async fn write(services: &Services, batch: &[(ClientId, Change)]) -> Result<(), 
 mod tests {
     use super::*;
 
-    fn candidate() -> Candidate {
-        Candidate {
+    fn candidate() -> Arc<Candidate> {
+        Arc::new(Candidate {
             client: ClientId::from_random([1; 16]),
             number: 1,
             attributes: tributary_protocol::device::Attributes::default(),
             examples: 1,
             codecs: vec![],
-            last_round: None,
-        }
+        })
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Candidates: the waiting clients, and which of them a round may draw.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit};
@@ -15,7 +16,7 @@ use crate::services::Services;
 /// The waiting clients, with what the eligibility rules need of them.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    candidates: Vec<Candidate>,
+    candidates: Vec<Arc<Candidate>>,
     /// The last training round of each client that trained recently.
     last_rounds: HashMap<ClientId, u32>,
 }
@@ -34,7 +35,8 @@ impl Waiting {
         }
         let mut candidates = fleet.lobby.candidates(&spec.file.population);
         if fleet.seats.is_some() {
-            candidates.extend(tx.seated(&spec.file.population, services.clock.now_ms()).await?);
+            candidates
+                .extend(tx.seated(&spec.file.population, services.clock.now_ms()).await?.into_iter().map(Arc::new));
             candidates.sort_by_key(|candidate| candidate.client);
             candidates.dedup_by_key(|candidate| candidate.client);
         }
@@ -43,30 +45,25 @@ impl Waiting {
 
     /// The same with a client that has just left.
     #[must_use]
-    pub fn including(mut self, candidate: &Candidate) -> Self {
+    pub fn including(mut self, candidate: &Arc<Candidate>) -> Self {
         if self.candidates.iter().all(|other| other.client != candidate.client) {
-            self.candidates.push(candidate.clone());
+            self.candidates.push(Arc::clone(candidate));
         }
         self
     }
 
     /// Whether a round may draw this client.
     pub fn admits(&self, candidate: &Candidate, spec: &JobSpec, round: &RoundRow) -> Result<(), Ineligible> {
-        let last_round = self.last_rounds.get(&candidate.client).copied();
         let rules = EligibilityRules::of(&spec.file, round.task, round.number);
-        admit(&Candidate { last_round, ..candidate.clone() }, &rules)
+        admit(candidate, self.last_rounds.get(&candidate.client).copied(), &rules)
     }
 
     /// The waiting clients that a round may draw.
-    #[must_use]
-    pub fn eligible(&self, spec: &JobSpec, round: &RoundRow) -> Vec<Candidate> {
+    pub fn eligible(&self, spec: &JobSpec, round: &RoundRow) -> Vec<Arc<Candidate>> {
         let rules = EligibilityRules::of(&spec.file, round.task, round.number);
-        let mut candidates = self.candidates.clone();
-        for candidate in &mut candidates {
-            candidate.last_round = self.last_rounds.get(&candidate.client).copied();
-        }
-        candidates.retain(|candidate| admit(candidate, &rules).is_ok());
-        candidates
+        let last_round = |candidate: &Candidate| self.last_rounds.get(&candidate.client).copied();
+        let is_eligible = |candidate: &&Arc<Candidate>| admit(candidate, last_round(candidate), &rules).is_ok();
+        self.candidates.iter().filter(is_eligible).map(Arc::clone).collect()
     }
 }
 
@@ -107,10 +104,9 @@ pub async fn enrolled(tx: &mut Tx, spec: &JobSpec, round: &RoundRow) -> Result<(
             attributes,
             examples: u64::MAX,
             codecs: CodecName::ALL.to_vec(),
-            last_round: None,
         };
         all += clients;
-        matching += if admit(&candidate, &rules).is_ok() { clients } else { 0 };
+        matching += if admit(&candidate, None, &rules).is_ok() { clients } else { 0 };
     }
     Ok((matching, all))
 }

@@ -1,6 +1,8 @@
 //! What a client without work waits for, for the person who started it.
 
-use tributary_engine::round::{Candidate, Ineligible, TaskPolicy};
+use std::sync::Arc;
+
+use tributary_engine::round::{Candidate, Ineligible};
 use tributary_protocol::device::WaitsFor;
 use tributary_protocol::id::Name;
 use tributary_protocol::state::Task;
@@ -21,7 +23,7 @@ pub async fn waits_for(
     fleet: &Fleet,
     tx: &mut Tx,
     wanted: &Wanted,
-    candidate: &Candidate,
+    candidate: &Arc<Candidate>,
 ) -> Result<WaitsFor, DbError> {
     let mut refusal = None;
     for job in &wanted.jobs {
@@ -38,7 +40,7 @@ async fn of_job(
     fleet: &Fleet,
     tx: &mut Tx,
     WantedJob { spec, selecting }: &WantedJob,
-    candidate: &Candidate,
+    candidate: &Arc<Candidate>,
 ) -> Result<WaitsFor, DbError> {
     let job = spec.file.name.clone();
     let waiting = Waiting::read(services, fleet, tx, spec, selecting).await?.including(candidate);
@@ -47,9 +49,7 @@ async fn of_job(
         match waiting.admits(candidate, spec, round) {
             Ok(()) => {
                 let available = u32::try_from(waiting.eligible(spec, round).len()).unwrap_or(u32::MAX);
-                if let Some(policy) = round.policy(&spec.file) {
-                    return Ok(clients(services, job, round, &policy, available));
-                }
+                return Ok(clients(services, job, round, available));
             }
             // An evaluator never trains, and may have nothing to evaluate now.
             Err(Ineligible::Evaluator) => {}
@@ -63,7 +63,8 @@ async fn of_job(
     })
 }
 
-fn clients(services: &Services, job: Name, round: &RoundRow, policy: &TaskPolicy, available: u32) -> WaitsFor {
+fn clients(services: &Services, job: Name, round: &RoundRow, available: u32) -> WaitsFor {
+    let policy = round.policy();
     let ends_at_ms = policy.selection_ends_at_ms(round.opened_at_ms);
     WaitsFor::Clients {
         job,

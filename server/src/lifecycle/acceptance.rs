@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tracing::Instrument;
-use tributary_engine::round::staleness;
+use tributary_engine::round::{Tempo, staleness};
 use tributary_protocol::id::{AssignmentId, ClientId, JobId};
 use tributary_protocol::state::{AssignmentState, Phase, Task};
 
@@ -266,7 +266,7 @@ impl<'a> Transaction<'a> {
             return Ok(Judged::NotOpen);
         }
         if round.phase != Phase::Training {
-            return Ok(if assignment.is_buffered() { Judged::Between(round.number) } else { Judged::NotOpen });
+            return Ok(if assignment.term().is_own() { Judged::Between(round.number) } else { Judged::NotOpen });
         }
         let Submission { client, ref report, ref mut body, .. } = *submission;
         // None if the same report came twice.
@@ -284,21 +284,20 @@ impl<'a> Transaction<'a> {
             }
             self.tx.store_class_counts(key, sum.as_ref().unwrap_or(counts)).await?;
         }
-        if assignment.is_buffered() {
+        if assignment.term().is_own() {
             self.count_staleness(assignment, at, report.weight).await?;
         }
         let Self { tx, rounds, .. } = self;
         let Open { row: round, reports, weight, traffic: total } = &mut rounds[at];
-        let goal = match round.buffer().and_then(|buffer| buffer.slack) {
-            // As many updates as there are members close the sum.
-            Some(_) => {
+        let goal = match round.policy().tempo {
+            Tempo::Members { .. } => {
                 tx.tick_member(key.job, client).await?;
-                round.goal.min(tx.count_members(key.job).await?)
+                round.policy().goal_with(tx.count_members(key.job).await?)
             }
-            None => round.goal,
+            Tempo::Cohort | Tempo::Coordinator | Tempo::Buffer { .. } => round.goal,
         };
         // Otherwise the round waits for its other clients, as before. In a buffer a place is free.
-        let is_last = round.working() <= 1 || assignment.is_buffered();
+        let is_last = round.working() <= 1 || assignment.term().is_own();
         reports.push(assignment.id);
         *weight = weight.saturating_add(report.weight);
         *total += traffic;

@@ -112,7 +112,7 @@ pub(crate) async fn require_open(
     comes: Comes,
 ) -> Result<(), Refusal> {
     let in_time = assignment.until_ms(round).is_some_and(|deadline_at_ms| services.clock.now_ms() < deadline_at_ms);
-    let is_open = in_time && (assignment.is_buffered() || round.phase == Phase::Training);
+    let is_open = in_time && (assignment.term().is_own() || round.phase == Phase::Training);
     match assignment.state {
         AssignmentState::Assigned if is_open => return Ok(()),
         AssignmentState::Rejected => {
@@ -159,7 +159,7 @@ pub(super) fn closed(assignment: &AssignmentRow, round: &RoundRow) -> Refusal {
         (AssignmentState::Reported, _) => Closed::Reported,
         (_, Phase::Abandoned) => Closed::Abandoned,
         (_, Phase::Training) => Closed::Deadline,
-        _ if assignment.is_buffered() => Closed::Deadline,
+        _ if assignment.term().is_own() => Closed::Deadline,
         _ => Closed::Full,
     };
     Refusal::Closed { round: round.number, why, is_training: round.phase == Phase::Training }
@@ -185,7 +185,7 @@ pub(crate) async fn end(
         tx.discard_upload(assignment.id).await?;
         tx.store_times(assignment.id, times).await?;
         tx.count_ended(key, state, 1, 0, traffic).await?;
-        if assignment.is_buffered() {
+        if assignment.term().is_own() {
             tx.remove_member(key.job, client).await?;
         }
         tx.record(Transition::of_assignment(key, assignment.id, state, Some(reason)), now_ms).await?;

@@ -1,6 +1,8 @@
 //! Rounds of buffered jobs: open assignments move on to the next round, clients are drawn one by one.
 
-use tributary_engine::round::{BufferPolicy, Candidate, TaskPolicy, is_overdue, staleness};
+use std::sync::Arc;
+
+use tributary_engine::round::{Candidate, Tempo, Term, staleness};
 use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::state::Phase;
 
@@ -15,25 +17,17 @@ use crate::services::Services;
 /// Selecting to Training for a buffer that has just opened: it takes over the open assignments of the round before.
 /// Those that became too stale expire, so that their clients get new work at once. A job with clocks selects while
 /// nobody is a member.
-pub(super) async fn begin(
-    tx: &mut Tx,
-    downloads: &Downloads,
-    round: &NewRound,
-    buffer: BufferPolicy,
-    now_ms: i64,
-) -> Result<(), DbError> {
-    let (key, newest) = (round.key, round.base_version);
-    if buffer.slack.is_some() && tx.count_members(key.job).await? == 0 {
+pub(super) async fn begin(tx: &mut Tx, downloads: &Downloads, round: &NewRound, now_ms: i64) -> Result<(), DbError> {
+    let (key, newest, tempo) = (round.key, round.base_version, round.opening.policy.tempo);
+    if matches!(tempo, Tempo::Members { .. }) && tx.count_members(key.job).await? == 0 {
         return Ok(());
     }
     for assignment in tx.open_assignments(key.job).await? {
-        if buffer.is_too_stale(assignment.base_version, newest) {
-            let behind = staleness(assignment.base_version, newest);
-            let most = buffer.staleness_max;
-            let reason = format!(
-                "too stale: version {} is {behind} versions behind, and the job allows {most}",
-                assignment.base_version
-            );
+        if tempo.is_too_stale(assignment.base_version, newest) {
+            let (base_version, most) = (assignment.base_version, tempo.staleness_max().unwrap_or(0));
+            let behind = staleness(base_version, newest);
+            let reason =
+                format!("too stale: version {base_version} is {behind} versions behind, and the job allows {most}");
             tx.discard_upload(assignment.id).await?;
             expire_one(tx, downloads, &assignment, Some(&reason), now_ms).await?;
         }
@@ -49,8 +43,7 @@ pub(crate) async fn draw(
     services: &Services,
     fleet: &Fleet,
     round: &RoundRow,
-    policy: &TaskPolicy,
-    clients: &[Candidate],
+    clients: &[Arc<Candidate>],
 ) -> Result<(), DbError> {
     let (key, now_ms) = (round.key(), services.clock.now_ms());
     let mut tx = services.db.begin().await?;
@@ -64,7 +57,7 @@ pub(crate) async fn draw(
     if !tx.draw_into(key, round.drawn, clients.len()).await? {
         return Ok(());
     }
-    let clocks = tx.clocks(key.job, policy.buffer).await?;
+    let clocks = tx.clocks(key.job, round.policy().tempo).await?;
     let mut assignments = Vec::with_capacity(clients.len());
     for candidate in clients {
         if let Some(clocks) = &clocks {
@@ -83,8 +76,7 @@ pub(crate) async fn draw(
             round: key,
             client: candidate.client,
             base_version: round.base_version,
-            deadline_at_ms: Some(now_ms.saturating_add(policy.deadline_ms)),
-            seed: Some(seed),
+            term: Term::Own { deadline_at_ms: now_ms.saturating_add(round.policy().deadline_ms), seed },
         });
     }
     if !assign(&mut tx, fleet, key, &assignments, now_ms).await? {
@@ -97,10 +89,7 @@ pub(crate) async fn draw(
 /// Ends the open assignments of a buffered job whose time is over, so that their places are free.
 pub(crate) async fn expire_overdue(services: &Services, downloads: &Downloads, job: JobId) -> Result<(), DbError> {
     let now_ms = services.clock.now_ms();
-    let is_over = |assignment: &AssignmentRow| {
-        let deadline_at_ms = assignment.deadline_at_ms.unwrap_or(i64::MAX);
-        is_overdue(deadline_at_ms, deadline_at_ms.saturating_sub(assignment.assigned_at_ms), now_ms)
-    };
+    let is_over = |assignment: &AssignmentRow| assignment.term().is_over(assignment.assigned_at_ms, now_ms);
     expire_if(services, downloads, job, is_over).await
 }
 

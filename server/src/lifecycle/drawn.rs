@@ -74,13 +74,13 @@ async fn started(services: &Services, round: &RoundRow) -> Result<Option<(Arc<Ro
 }
 
 /// Clients that have other work leave the lobby.
-pub(super) async fn stand_up(services: &Services, fleet: &Fleet, drawn: &[Candidate]) -> Result<(), DbError> {
+pub(super) async fn stand_up(services: &Services, fleet: &Fleet, drawn: &[Arc<Candidate>]) -> Result<(), DbError> {
     let mut tx = services.db.begin().await?;
     let mut working = Vec::new();
-    for Candidate { client, .. } in drawn {
-        if tx.open_assignment(*client).await?.is_some() {
-            tx.stand_up(*client, None).await?;
-            working.push(*client);
+    for client in drawn.iter().map(|candidate| candidate.client) {
+        if tx.open_assignment(client).await?.is_some() {
+            tx.stand_up(client, None).await?;
+            working.push(client);
         }
     }
     tx.commit().await?;

@@ -20,7 +20,7 @@ pub(super) async fn expire_one(
     }
     let ended = tx.end_assignment(assignment.id, state, reason, traffic, now_ms).await?;
     tx.count_ended(key, state, 1, 0, ended.unwrap_or_default()).await?;
-    if assignment.is_buffered() {
+    if assignment.term().is_own() {
         tx.remove_member(key.job, assignment.client).await?;
     }
     tx.record(Transition::of_assignment(key, assignment.id, state, reason), now_ms).await

@@ -1,20 +1,18 @@
 //! Phases of rounds: Selecting, Training, Aggregating, then Committed or Abandoned.
 
-use tributary_engine::job::JobSpec;
-use tributary_engine::round::{
-    Candidate, DIVERSITY_ROUNDS, Proximal, TaskPolicy, adapt, follow_diversity, next_clip_norm, norm_bound, summaries,
-};
+use std::sync::Arc;
+
+use tributary_engine::round::{Candidate, Opening, Term, summaries};
 use tributary_protocol::device::EvaluationReport;
 use tributary_protocol::id::AssignmentId;
-use tributary_protocol::job_file::{Adapt, NormMax};
-use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
+use tributary_protocol::state::{AbandonReason, Phase, Task};
 
 use super::buffers;
 use super::drawn::{assign, commit_and_give, stand_up};
 use super::expiry::expire_one;
 use crate::blob::BlobError;
 use crate::db::{
-    DbError, EvaluationSummary, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Transition, Tx,
+    DbError, EvaluationSummary, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Transition, Tx,
 };
 use crate::fleet::Fleet;
 use crate::fleet::downloads::Downloads;
@@ -23,19 +21,13 @@ use crate::notify::{self, About, Notice};
 use crate::runtime::entropy;
 use crate::services::Services;
 
-/// Most norms that an adaptive bound is derived from: the newest.
-const NORMS_MAX: u32 = 10_000;
-/// Most pieces of work that a deadline is derived from: the newest.
-const WORKS_MAX: u32 = 2_000;
-
 /// Opens a round, unless its job has moved on. A buffer takes over the open assignments of the round before.
 pub(crate) async fn open(
     services: &Services,
     downloads: &Downloads,
-    spec: &JobSpec,
     key: RoundKey,
+    opening: Opening,
 ) -> Result<(), DbError> {
-    let Some(policy) = TaskPolicy::of(&spec.file, key.task) else { return Ok(()) };
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
     let Some(job) = tx.job_locked(key.job).await? else { return Ok(()) };
@@ -45,80 +37,22 @@ pub(crate) async fn open(
         Task::Evaluate => tx.version_of_round(key.job, key.number).await?,
     };
     let Some(base_version) = base_version else { return Ok(()) };
-    // A buffer of a paused job takes the updates that are on their way.
-    let takes = job.state == JobState::Running || (job.state == JobState::Paused && policy.buffer.is_some());
-    let may_train = takes && job.rounds_opened + 1 == key.number;
+    let tempo = opening.policy.tempo;
+    let may_train = tempo.opens_in(job.state) && job.rounds_opened + 1 == key.number;
     if job.state.is_final() || (key.task == Task::Train && !may_train) {
         return Ok(());
     }
-    let seed = spec.seed().derive(key.task.as_str(), key.number.into());
-    let norm_max = match (key.task, spec.file.update.norm_max) {
-        (Task::Train, Some(norm_max)) => norm_bound_of(&mut tx, &job, norm_max, key.number).await?,
-        _ => None,
-    };
-    let policy = match (key.task, &spec.file.round.adapt) {
-        (Task::Train, Some(settings)) => adapted(&mut tx, policy, settings, key).await?,
-        _ => policy,
-    };
-    let policy = following(&mut tx, spec, key, policy).await?;
-    let round = NewRound { key, base_version, seed, policy, norm_max };
+    let round = NewRound { key, base_version, opening };
     match tx.insert_round(&round, now_ms).await {
         // Another driver opened it.
         Err(DbError::Duplicate) => return Ok(()),
         opened => opened?,
     }
     tx.record(Transition::of_round(key, Phase::Selecting), now_ms).await?;
-    if let Some(buffer) = policy.buffer {
-        buffers::begin(&mut tx, downloads, &round, buffer, now_ms).await?;
+    if tempo.is_buffer() {
+        buffers::begin(&mut tx, downloads, &round, now_ms).await?;
     }
     tx.commit().await
-}
-
-/// The policy with what follows from the round before, where it adapts: the weight of FedProx and the norm of clipping.
-async fn following(tx: &mut Tx, spec: &JobSpec, key: RoundKey, policy: TaskPolicy) -> Result<TaskPolicy, DbError> {
-    let algorithm = &spec.file.training.algorithm;
-    let clip = spec.file.aggregation.combine.adaptive_clip();
-    let adapts = algorithm.adaptive_mu().is_some() || clip.is_some();
-    if key.task != Task::Train || !adapts || key.number < 2 {
-        return Ok(policy);
-    }
-    let last = tx.round(RoundKey { number: key.number - 1, ..key }).await?;
-    let before = last.as_ref().and_then(|last| last.policy(&spec.file));
-    let loss = last.filter(|last| last.phase == Phase::Committed).and_then(|last| last.training_loss);
-    let proximal = Proximal::next(algorithm, before.and_then(|before| before.proximal), loss);
-    let clip_norm = match clip {
-        Some((start, settings)) => {
-            let norms = tx.recent_norms(key.job, key.number - 1, NORMS_MAX).await?;
-            Some(next_clip_norm(settings, before.and_then(|before| before.clip_norm).unwrap_or(start), &norms))
-        }
-        None => None,
-    };
-    Ok(TaskPolicy { proximal, clip_norm, ..policy })
-}
-
-/// The norm bound of a round that opens now. It is stored with the round, so that every coordinator refuses the same
-/// updates, and people can see why.
-async fn norm_bound_of(tx: &mut Tx, job: &JobRow, norm_max: NormMax, number: u32) -> Result<Option<f64>, DbError> {
-    let mut recent = match norm_max {
-        NormMax::Fixed(_) => Vec::new(),
-        NormMax::Adaptive(adaptive) => {
-            tx.recent_norms(job.id, number.saturating_sub(adaptive.rounds), NORMS_MAX).await?
-        }
-    };
-    Ok(norm_bound(norm_max, &mut recent, job.abandoned_in_a_row))
-}
-
-/// The policy that diversity and times of recent rounds give to a round that opens now. It is stored with the round, so
-/// that a restart goes on the same, and people can see why.
-async fn adapted(tx: &mut Tx, policy: TaskPolicy, settings: &Adapt, key: RoundKey) -> Result<TaskPolicy, DbError> {
-    let policy = match settings.updates_goal_min {
-        Some(least) => follow_diversity(&policy, least, &tx.diverse_rounds(key.job, DIVERSITY_ROUNDS).await?),
-        None => policy,
-    };
-    let since = key.number.saturating_sub(settings.rounds);
-    let works = tx.past_works(key.job, since, settings.class.as_deref(), WORKS_MAX).await?;
-    let overhead_ms = tx.round_overhead_ms(key.job, since).await?;
-    Ok(adapt(&policy, settings, &works, overhead_ms).unwrap_or(policy))
 }
 
 /// Selecting to Training: stores the cohort, then calls its clients.
@@ -126,23 +60,21 @@ pub(crate) async fn start(
     services: &Services,
     fleet: &Fleet,
     round: &RoundRow,
-    policy: &TaskPolicy,
-    cohort: &[Candidate],
+    cohort: &[Arc<Candidate>],
 ) -> Result<(), DbError> {
     let (key, now_ms) = (round.key(), services.clock.now_ms());
     let mut tx = services.db.begin().await?;
     tx.lock_job(key.job).await?;
-    if !tx.start_round(key, cohort.len(), now_ms, Some(now_ms + policy.deadline_ms)).await? {
+    if !tx.start_round(key, cohort.len(), now_ms, Some(now_ms + round.policy().deadline_ms)).await? {
         return Ok(());
     }
     tx.record(Transition::of_round(key, Phase::Training), now_ms).await?;
-    let assignment = |candidate: &Candidate| NewAssignment {
+    let assignment = |candidate: &Arc<Candidate>| NewAssignment {
         id: AssignmentId::from_random(entropy::random()),
         round: key,
         client: candidate.client,
         base_version: round.base_version,
-        deadline_at_ms: None,
-        seed: None,
+        term: Term::Round,
     };
     let assignments: Vec<_> = cohort.iter().map(assignment).collect();
     if !assign(&mut tx, fleet, key, &assignments, now_ms).await? {
@@ -167,7 +99,7 @@ pub(super) async fn close_in(tx: &mut Tx, downloads: &Downloads, round: &RoundRo
     let key = round.key();
     if tx.close_round(key, now_ms).await? {
         // Open assignments of a buffer move on when the next round opens.
-        if round.buffer().is_none() {
+        if !round.is_buffer() {
             expire(tx, downloads, key, now_ms).await?;
         }
         tx.record(Transition::of_round(key, Phase::Aggregating), now_ms).await?;
@@ -264,7 +196,7 @@ pub(crate) async fn abandon(
     }
     // When a buffer comes to no model, the clients at work go on: their updates count in the next one.
     let goes_on = matches!(reason, AbandonReason::Fault | AbandonReason::NotFinite);
-    if !goes_on || tx.round(key).await?.is_none_or(|round| round.buffer().is_none()) {
+    if !goes_on || tx.round(key).await?.is_none_or(|round| !round.is_buffer()) {
         expire(&mut tx, downloads, key, now_ms).await?;
     }
     let objects = tx.delete_updates(key).await?;

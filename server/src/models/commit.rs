@@ -6,23 +6,21 @@
 
 use std::sync::Arc;
 
-use tributary_engine::aggregate::{
-    AggregateError, Combined, ControlStep, Norm, Optimizer, advance, means, rounded, step,
-};
+use tributary_engine::aggregate::{AggregateError, BLOCK_VALUES, Made, MadeNorms, Maker};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::safetensors::{ModelDecoder, model_file_beginning, model_metadata};
-use tributary_protocol::sharing::{Part, Run};
+use tributary_protocol::sharing::{Part, Parts, Run};
 use tributary_protocol::state::AbandonReason;
-use tributary_protocol::update::{ModelDeltaSurvey, ModelDeltaWriter, model_delta_header};
+use tributary_protocol::update::model_delta_header;
 
-use super::companion::{Companions, Followed, Former, NewCompanion, PIECE_BYTES, bytes_of};
+use super::companion::{Companions, Followed, Former, NewCompanion, PIECE_BYTES};
 use super::error::CommitError;
 use super::file::{MadeFile, make_form};
-use super::gather::{SharedCombined, combined};
+use super::gather::combined;
 use super::plan::planned;
-use super::statistics::{Norms, update_statistics};
+use super::statistics::update_statistics;
 use super::version::{NewVersion, Role, spool};
 use crate::blob::{Spool, Workbench, model_key};
 use crate::db::{DbError, MadeFor, RoundRow};
@@ -33,8 +31,6 @@ use crate::services::Services;
 use crate::updates::stored::accepted;
 use crate::updates::sums::Sums;
 
-/// Values of a step that are computed at a time. Their means are 64 KiB, which stay in the processor's cache.
-const STEP_VALUES: usize = 1 << 13;
 /// Values of each companion that are held while the step is looked at: 256 KiB.
 const SURVEY_VALUES: usize = 1 << 16;
 
@@ -69,13 +65,18 @@ async fn make_and_store(
     round: &RoundRow,
 ) -> Result<(), CommitError> {
     // Updates still in flight will be refused, whether or not there is a running sum.
-    sums.of(round.key(), spec).close().await;
+    sums.get_or_open(round.key(), spec).close().await;
     let combined = combined(services, sums, spec, round).await?;
     let updates = accepted(&services.db, spec, round).await?;
     let count = u32::try_from(updates.len()).unwrap_or(u32::MAX);
     let facts = updates.iter().map(|update| update.facts).collect();
     let optimizer = planned(services, spec, round, &combined, facts).await?;
-    let maker = Maker::new(Arc::clone(spec), optimizer, Arc::clone(&combined), count);
+    let maker = Maker::new(
+        Arc::clone(&combined),
+        optimizer,
+        spec.control_step(count),
+        spec.gathering(round.base_version).centre().is_some(),
+    );
     let (mut version, norms) = make_version(services, bench, spec, round, maker).await?;
     let statistics = update_statistics(services, sums, spec, round, updates, &combined, norms).await?;
     rounds::commit(services, round.key(), &mut version, &statistics).await?;
@@ -90,7 +91,7 @@ async fn make_version(
     spec: &Arc<JobSpec>,
     round: &RoundRow,
     maker: Maker,
-) -> Result<(NewVersion, Norms), CommitError> {
+) -> Result<(NewVersion, MadeNorms), CommitError> {
     let (job, version, clock) = (round.job, round.base_version + 1, &services.clock);
     let mut files = Files {
         model: spool(bench, clock, model_key(job, version)),
@@ -98,7 +99,7 @@ async fn make_version(
         companions: Vec::new(),
     };
     for companion in spec.companions() {
-        let optimizer = &*maker.optimizer;
+        let optimizer = maker.optimizer();
         files.companions.push(NewCompanion::begin(bench, clock, spec, version, companion, optimizer).await?);
     }
     let Written { sha256, norms } = write_files(services, spec, round, maker, &mut files).await?;
@@ -137,7 +138,7 @@ struct Files {
 /// What is known once the files are written.
 struct Written {
     sha256: Sha256Hash,
-    norms: Norms,
+    norms: MadeNorms,
 }
 
 /// Writes the new model and its companions piece by piece while those of the base version are read. Where clients
@@ -152,16 +153,18 @@ async fn write_files(
     let (job, version) = (round.job, round.base_version);
     let base = services.db.read().await?.model(job, version).await?;
     let base = base.ok_or_else(|| DbError::Corrupt(format!("version {version} of {job} is missing")))?;
-    let followed = Followed::all(spec, &*maker.optimizer);
-    let mut maker = Offload::new(maker);
+    let followed = Followed::all(spec, maker.optimizer());
+    let maker = if files.delta.is_some() { maker.with_delta(Arc::clone(spec.shared())) } else { maker };
+    let mut writer = Offload::new(Writer::new(spec, maker));
     if let Some(delta) = &mut files.delta {
         let mut companions = Companions::open(services, spec, version, &followed).await?;
         for first in (0..spec.shared().total()).step_by(SURVEY_VALUES) {
             let count = SURVEY_VALUES.min(spec.shared().total() - first);
             let former = companions.take(count).await?;
-            maker.run(move |maker| maker.survey(count, former)).await?;
+            writer.run(move |writer| writer.survey(count, former)).await?;
         }
-        delta.push(maker.run(move |maker| maker.begin_delta(version)).await?).await?;
+        let header = model_delta_header(&spec.id.to_string(), version);
+        delta.push(writer.run(move |writer| writer.maker.begin_delta(&header)).await).await?;
     }
     let mut companions = Companions::open(services, spec, version, &followed).await?;
     // Chunk by chunk, as the companions beside it are read: a snapshot would hold a connection while they wait for one.
@@ -170,12 +173,12 @@ async fn write_files(
         while !data.is_empty() {
             let piece = data.split_to(PIECE_BYTES.min(data.len()));
             let made = if followed.is_empty() {
-                let make = move |maker: &mut Maker| maker.read(&piece).and_then(|_| maker.make(Former::default()));
-                maker.run(make).await?
+                let make = move |writer: &mut Writer| writer.read(&piece).and_then(|_| writer.make(Former::default()));
+                writer.run(make).await?
             } else {
-                let count = maker.run(move |maker| maker.read(&piece)).await?;
+                let count = writer.run(move |writer| writer.read(&piece)).await?;
                 let former = companions.take(count).await?;
-                maker.run(move |maker| maker.make(former)).await?
+                writer.run(move |writer| writer.make(former)).await?
             };
             files.model.push(&made.model).await?;
             if let Some(delta) = &mut files.delta {
@@ -186,22 +189,13 @@ async fn write_files(
             }
         }
     }
-    maker.into_inner().finish()
+    writer.into_inner().finish()
 }
 
 /// Turns the files of the base version into those of the new version, piece by piece.
-struct Maker {
-    spec: Arc<JobSpec>,
-    combined: SharedCombined,
-    optimizer: Box<dyn Optimizer>,
-    /// How the control variate moves on, if the job has one.
-    control: Option<ControlStep>,
-    /// Whether the combined updates are themselves a companion of the new version.
-    keeps_centre: bool,
-    /// Looks at the whole step, because a delta's scales precede its values.
-    survey: Survey,
-    /// Rounds the model delta, where clients download it.
-    delta: Option<ModelDeltaWriter>,
+struct Writer {
+    parts: Arc<Parts>,
+    maker: Maker,
     decoder: ModelDecoder,
     hasher: Sha256Hasher,
     /// The file's header, until it is written.
@@ -209,16 +203,6 @@ struct Maker {
     /// Values of the base model that were read and not used.
     base: Vec<f32>,
     /// Values of the model that were written.
-    values: usize,
-    /// Of the combined updates.
-    mean_norm: Norm,
-    /// Of the step.
-    step_norm: Norm,
-}
-
-/// The step as far as it was looked at.
-struct Survey {
-    survey: ModelDeltaSurvey,
     values: usize,
 }
 
@@ -230,47 +214,26 @@ struct Pieces {
     companions: Vec<Vec<u8>>,
 }
 
-impl Maker {
-    fn new(spec: Arc<JobSpec>, optimizer: Box<dyn Optimizer>, combined: SharedCombined, updates: u32) -> Self {
+impl Writer {
+    fn new(spec: &JobSpec, maker: Maker) -> Self {
         Self {
-            optimizer,
-            control: spec.control_step(updates),
-            keeps_centre: spec.gathering(0).centre().is_some(),
-            survey: Survey { survey: ModelDeltaSurvey::new(Arc::clone(spec.shared())), values: 0 },
+            parts: Arc::clone(&spec.parts),
             decoder: ModelDecoder::new(Arc::clone(&spec.model)),
             beginning: model_file_beginning(&spec.model, &model_metadata()),
-            spec,
-            combined,
-            delta: None,
+            maker,
             hasher: Sha256Hasher::new(),
             base: Vec::new(),
             values: 0,
-            mean_norm: Norm::default(),
-            step_norm: Norm::default(),
         }
     }
 
     /// Looks at the next values of the step, with the former values of the companions.
     fn survey(&mut self, count: usize, mut former: Former) -> Result<(), CommitError> {
-        for at in (0..count).step_by(STEP_VALUES) {
-            let length = STEP_VALUES.min(count - at);
-            let first = self.survey.values;
-            let mut companions = former.block(length);
-            companions.truncate(self.optimizer.companions().len());
-            let step = step(&*self.optimizer, &*self.combined, first..first + length, &mut companions)?;
-            self.survey.survey.look(&rounded(step, first)?);
-            self.survey.values += length;
+        for at in (0..count).step_by(BLOCK_VALUES) {
+            let length = BLOCK_VALUES.min(count - at);
+            self.maker.survey(length, former.block(length))?;
         }
         Ok(())
-    }
-
-    /// Rounds the step from now on. Returns the beginning of the delta's file.
-    fn begin_delta(&mut self, base_version: u32) -> Result<Vec<u8>, CommitError> {
-        let fresh = ModelDeltaSurvey::new(Arc::clone(self.spec.shared()));
-        let survey = std::mem::replace(&mut self.survey.survey, fresh);
-        let (writer, beginning) = survey.finish(&model_delta_header(&self.spec.id.to_string(), base_version));
-        self.delta = Some(writer);
-        Ok(beginning)
     }
 
     /// Takes the next bytes of the base model. Returns the number of shared values that they complete.
@@ -287,82 +250,48 @@ impl Maker {
         decoder.push(data, &mut accept)?;
         is_ordered?;
         let completed = self.values..self.values + self.base.len();
-        let shared = self.spec.parts.runs(completed).filter(|run| run.part == Part::Shared);
+        let shared = self.parts.runs(completed).filter(|run| run.part == Part::Shared);
         Ok(shared.map(|run| run.values.len()).sum())
     }
 
-    /// The next values of the new files from the values that were read, and from the former values of the companions.
+    /// The next bytes of the new files from the values that were read, and from the former values of the companions.
+    /// Frozen and personal parameters are copied.
     fn make(&mut self, mut former: Former) -> Result<Pieces, CommitError> {
         let base = std::mem::take(&mut self.base);
-        let files = former.companions() + usize::from(self.keeps_centre);
-        let mut made = Pieces {
-            model: std::mem::take(&mut self.beginning),
-            companions: vec![Vec::new(); files],
-            ..Pieces::default()
-        };
+        let mut pieces = Pieces { model: std::mem::take(&mut self.beginning), ..Pieces::default() };
         // In one step: growing in several would leave as much again to the allocator.
-        made.model.reserve_exact(4 * base.len());
-        made.companions.iter_mut().for_each(|file| file.reserve(4 * base.len()));
-        let (parts, start) = (Arc::clone(&self.spec.parts), self.values);
+        pieces.model.reserve_exact(4 * base.len());
+        let (parts, start) = (Arc::clone(&self.parts), self.values);
         for Run { part, values, first } in parts.runs(start..start + base.len()) {
             let base = &base[values.start - start..values.end - start];
             if part != Part::Shared {
-                made.model.extend(bytes(base));
+                pieces.model.extend(bytes(base));
                 continue;
             }
-            for (block, first) in base.chunks(STEP_VALUES).zip((first..).step_by(STEP_VALUES)) {
-                let companions = former.block(block.len());
-                self.make_block(block, first, companions, &mut made)?;
+            for (block, first) in base.chunks(BLOCK_VALUES).zip((first..).step_by(BLOCK_VALUES)) {
+                pieces.add(&self.maker.make(block, first, former.block(block.len()))?, 4 * base.len());
             }
         }
         self.values += base.len();
-        self.hasher.update(&made.model);
-        Ok(made)
-    }
-
-    /// The next values of shared parameters, from the value `first` of theirs.
-    fn make_block(
-        &mut self,
-        base: &[f32],
-        first: usize,
-        mut companions: Vec<Vec<f64>>,
-        made: &mut Pieces,
-    ) -> Result<(), CommitError> {
-        let block = first..first + base.len();
-        if self.keeps_centre {
-            let centre = self.combined.mean(block.clone()).ok_or(AggregateError::NoUpdates)?;
-            made.companions.last_mut().expect("the centre has a file").extend(bytes_of(centre, first)?);
-        }
-        let (own, others) = companions.split_at_mut(self.optimizer.companions().len());
-        let mut step = means(&*self.combined, block)?;
-        self.mean_norm.add(&step);
-        self.optimizer.step(&mut step, own);
-        if let (Some(step), [control]) = (self.control, others) {
-            step.apply(&*self.combined, first, control)?;
-        }
-        let next = match &mut self.delta {
-            None => {
-                self.step_norm.add(&step);
-                advance(base, &step, first)?
-            }
-            Some(writer) => {
-                let mut step = rounded(step, first)?;
-                writer.write(&mut step, &mut made.delta);
-                self.step_norm.add(&step);
-                advance(base, &step, first)?
-            }
-        };
-        made.model.extend(bytes(&next));
-        for (file, values) in made.companions.iter_mut().zip(companions) {
-            file.extend(bytes_of(values, first)?);
-        }
-        Ok(())
+        self.hasher.update(&pieces.model);
+        Ok(pieces)
     }
 
     fn finish(self) -> Result<Written, CommitError> {
         self.decoder.finish()?;
-        let norms = Norms { mean: self.mean_norm.finish(), step: self.step_norm.finish() };
-        Ok(Written { sha256: self.hasher.finish(), norms })
+        Ok(Written { sha256: self.hasher.finish(), norms: self.maker.norms() })
+    }
+}
+
+impl Pieces {
+    /// Appends what was made of a block. A companion takes room for so many bytes at once.
+    fn add(&mut self, made: &Made, companion_bytes: usize) {
+        self.model.extend(bytes(&made.model));
+        self.delta.extend_from_slice(&made.delta);
+        self.companions.resize_with(made.companions.len(), || Vec::with_capacity(companion_bytes));
+        for (file, values) in self.companions.iter_mut().zip(&made.companions) {
+            file.extend(bytes(values));
+        }
     }
 }
 
@@ -385,7 +314,7 @@ mod tests {
     use crate::db::RoundKey;
 
     /// A job of three parameters with this server learning rate, which no job file may have, and a sum of one update.
-    fn maker(rate: f64) -> Maker {
+    fn writer(rate: f64) -> Writer {
         let file = json!({
             "name": "n", "population": "p", "seed": 1,
             "model": { "parameters": [{ "name": "w", "shape": [3] }] },
@@ -396,25 +325,24 @@ mod tests {
         let id = JobId::from_random([1; 16]);
         let mut spec = JobSpec::new(id, serde_json::from_value(file).unwrap()).unwrap();
         spec.file.aggregation.optimizer = ServerOptimizer::plain(rate);
-        let sum = Sums::default().of(RoundKey { job: id, task: Task::Train, number: 1 }, &spec);
+        let sum = Sums::default().get_or_open(RoundKey { job: id, task: Task::Train, number: 1 }, &spec);
         let mut flight = sum.begin(AssignmentId::from_random([1; 16]), Weight::examples(5), 0).unwrap().unwrap();
         flight.dense(0, &[1.0, 0.0, 8.0]);
         flight.land();
-        let spec = Arc::new(spec);
-        Maker::new(Arc::clone(&spec), spec.optimizer(0, 1), sum, 1)
+        Writer::new(&spec, Maker::new(sum, spec.optimizer(0, 1), None, false))
     }
 
     fn made(rate: f64, base: &[u8], piece_bytes: usize) -> Result<(Vec<u8>, Sha256Hash), CommitError> {
-        let (mut maker, mut file) = (maker(rate), Vec::new());
+        let (mut writer, mut file) = (writer(rate), Vec::new());
         for piece in base.chunks(piece_bytes) {
-            maker.read(piece)?;
-            file.extend(maker.make(Former::default())?.model);
+            writer.read(piece)?;
+            file.extend(writer.make(Former::default())?.model);
         }
-        Ok((file, maker.finish()?.sha256))
+        Ok((file, writer.finish()?.sha256))
     }
 
     fn file(values: [f32; 3]) -> Vec<u8> {
-        let model = Model::new(Arc::clone(&maker(1.0).spec.model), values.to_vec()).unwrap();
+        let model = Model::new(Arc::clone(writer(1.0).parts.model()), values.to_vec()).unwrap();
         model_to_bytes(&model, &model_metadata())
     }
 

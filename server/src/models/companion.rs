@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use tributary_engine::aggregate::{Optimizer, rounded};
+use tributary_engine::aggregate::Optimizer;
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::Sha256Hasher;
 use tributary_protocol::id::JobId;
@@ -77,11 +77,6 @@ impl<'a> Companions<'a> {
 pub(crate) struct Former(Vec<(std::vec::IntoIter<f32>, usize)>);
 
 impl Former {
-    /// How many companions there are.
-    pub(crate) fn companions(&self) -> usize {
-        self.0.len()
-    }
-
     /// The values of the next parameters of each companion, in f64.
     pub(crate) fn block(&mut self, parameters: usize) -> Vec<Vec<f64>> {
         let next = |(values, width): &mut (std::vec::IntoIter<f32>, usize)| {
@@ -265,10 +260,4 @@ impl NewCompanion {
         };
         Ok((Role::Made(row), staged))
     }
-}
-
-/// The bytes of a companion's values; the first belongs to parameter `first`.
-pub(crate) fn bytes_of(values: Vec<f64>, first: usize) -> Result<Vec<u8>, CommitError> {
-    let values = rounded(values, first)?;
-    Ok(values.iter().flat_map(|value| value.to_le_bytes()).collect())
 }

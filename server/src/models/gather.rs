@@ -12,7 +12,9 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tributary_engine::aggregate::{AggregateError, Combined, Distances, Facts, Gathering, Middle, Mixture, Recipe};
+use tributary_engine::aggregate::{
+    AggregateError, Distances, Facts, Gathering, Middle, Mixture, Recipe, SharedCombined,
+};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::model::Companion;
 use tributary_protocol::update::DeltaSink;
@@ -31,9 +33,6 @@ const STRIPE_BYTES: usize = 64 << 20;
 /// Fewest parameters of a stripe. 1024 updates have stripes of 16,384 parameters.
 const STRIPE_PARAMETERS_MIN: usize = 1 << 10;
 
-/// The combined updates of a round.
-pub(crate) type SharedCombined = Arc<dyn Combined + Send + Sync>;
-
 /// The combined updates of a round that is aggregating.
 pub(crate) async fn combined(
     services: &Services,
@@ -41,8 +40,7 @@ pub(crate) async fn combined(
     spec: &Arc<JobSpec>,
     round: &RoundRow,
 ) -> Result<SharedCombined, CommitError> {
-    let adapted = round.policy(&spec.file).and_then(|policy| policy.clip_norm);
-    let gathering = spec.gathering(round.base_version).clipped_to(adapted);
+    let gathering = spec.gathering(round.base_version).clipped_to(round.policy().clip_norm);
     if gathering.weighing().is_some() {
         return Ok(running_sum(services, sums, spec, round).await?);
     }
@@ -63,7 +61,7 @@ async fn running_sum(
     round: &RoundRow,
 ) -> Result<SharedSum, CommitError> {
     loop {
-        let sum = sums.of(round.key(), spec);
+        let sum = sums.get_or_open(round.key(), spec);
         // The round has closed: updates still in flight will be refused.
         sum.close().await;
         if !sum.is_invalid() {

@@ -27,14 +27,14 @@ pub(crate) mod version;
 
 use std::sync::Arc;
 
-use crate::blob::SharedParts;
+use crate::blob::SharedChunks;
 pub use error::CommitError;
 use places::FormPlaces;
 
 #[derive(Debug, Default)]
 pub struct Models {
     /// Chunks that several downloads share.
-    pub shared_parts: SharedParts,
+    pub shared_chunks: SharedChunks,
     /// Models that are computed while they are sent.
     pub form_places: Arc<FormPlaces>,
 }

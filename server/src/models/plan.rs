@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use tributary_engine::aggregate::{AggregateError, Combined, Facts, Optimizer, Survey, mean_loss};
+use tributary_engine::aggregate::{AggregateError, Combined, Facts, Optimizer, SharedCombined, Survey, mean_loss};
 use tributary_engine::job::JobSpec;
 
 use super::companion::{Companions, Followed, Former};
 use super::error::CommitError;
-use super::gather::SharedCombined;
 use crate::db::RoundRow;
 use crate::runtime::offload::Offload;
 use crate::services::Services;

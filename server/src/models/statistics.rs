@@ -7,12 +7,11 @@
 use std::sync::Arc;
 
 use tributary_engine::aggregate::{
-    Discount, Leading, MeanDot, Share, Sketched, Weighing, cosine, diversity, dots_with_mean,
+    Discount, Leading, MadeNorms, MeanDot, Share, SharedCombined, Sketched, Weighing, cosine, diversity, dots_with_mean,
 };
 use tributary_engine::job::JobSpec;
 use tributary_protocol::id::AssignmentId;
 
-use super::gather::SharedCombined;
 use crate::db::{RoundRow, RoundStatistics};
 use crate::services::Services;
 use crate::updates::stored::{StoredError, StoredUpdate, each};
@@ -22,15 +21,6 @@ use crate::updates::sums::{RoundSum, Sums};
 const COSINE_VALUES_MAX: u64 = 1 << 26;
 /// Most updates whose cosines are stored: each is a statement in the transaction that ends the round.
 const COSINE_UPDATES_MAX: u64 = 1 << 12;
-
-/// L2 norms of a round that is ending.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Norms {
-    /// Of the combined updates, which clients sent.
-    pub(super) mean: f64,
-    /// Of what the optimiser made of them.
-    pub(super) step: f64,
-}
 
 /// The statistics of a round whose updates are combined.
 ///
@@ -43,13 +33,13 @@ pub(super) async fn update_statistics(
     round: &RoundRow,
     updates: Vec<StoredUpdate>,
     combined: &SharedCombined,
-    norms: Norms,
+    norms: MadeNorms,
 ) -> Result<RoundStatistics, StoredError> {
     let delta = Arc::new(Leading { combined: Arc::clone(combined), values: spec.shared().total() });
     let step_norm = Some(norms.step).filter(|norm| norm.is_finite());
     let shares = spec.weighing().map(|weighing| shares(&updates, &spec.discount(), weighing));
     let diversity = shares.as_ref().and_then(|shares| diversity_of(&updates, shares, norms.mean));
-    let cosines = match (&shares, sums.begun(round.key())) {
+    let cosines = match (&shares, sums.get(round.key())) {
         _ if norms.mean == 0.0 => Ok(Vec::new()),
         (Some(shares), Some(sum)) => Ok(estimated_cosines(&sum, &updates, shares, norms.mean)),
         _ if is_small(updates.len() as u64, spec.update.total() as u64) => {

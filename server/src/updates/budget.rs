@@ -18,7 +18,7 @@ use crate::runtime::clock::{Clock, Stopwatch};
 /// Chunk length of a streamed body. Each upload holds one chunk, and each chunk is one transaction. SQLite copies the
 /// chunk of one upload at a time, PostgreSQL those of as many as there are connections. It is above 512 KiB, because
 /// the coordinator's allocator keeps smaller blocks in areas of 4 MiB for each thread.
-const PART_BYTES: usize = 576 << 10;
+const CHUNK_BYTES: usize = 576 << 10;
 /// Memory of a streamed body besides its chunk: the connection's buffer and decoded blocks (192 KiB), and zstd's
 /// window, blocks and tables ([`tributary_protocol::body::WINDOW_LOG_MAX`]).
 const STREAMED_BYTES: usize = (192 + 704) << 10;
@@ -48,23 +48,23 @@ pub struct Need {
     population: Name,
     lane: Lane,
     bytes: usize,
-    part_bytes: usize,
+    chunk_bytes: usize,
 }
 
 impl Need {
     /// A body of this length that is held in memory.
     #[must_use]
     pub fn held(population: Name, length: usize) -> Self {
-        Self { population, lane: Lane::Held, bytes: length.saturating_add(HELD_BYTES), part_bytes: length }
+        Self { population, lane: Lane::Held, bytes: length.saturating_add(HELD_BYTES), chunk_bytes: length }
     }
 
-    /// A body that is stored in parts while it arrives. `length` if it is known; `part_bytes` if parts of it are stored
-    /// already.
+    /// A body that is stored in chunks while it arrives. `length` if it is known; `chunk_bytes` if chunks of it are
+    /// stored already.
     #[must_use]
-    pub fn streamed(population: Name, length: Option<u64>, part_bytes: Option<usize>) -> Self {
+    pub fn streamed(population: Name, length: Option<u64>, chunk_bytes: Option<usize>) -> Self {
         let length = length.map_or(usize::MAX, |length| usize::try_from(length).unwrap_or(usize::MAX));
-        let part_bytes = part_bytes.unwrap_or(PART_BYTES);
-        Self { population, lane: Lane::Streamed, bytes: part_bytes.min(length) + STREAMED_BYTES, part_bytes }
+        let chunk_bytes = chunk_bytes.unwrap_or(CHUNK_BYTES);
+        Self { population, lane: Lane::Streamed, bytes: chunk_bytes.min(length) + STREAMED_BYTES, chunk_bytes }
     }
 }
 
@@ -102,7 +102,7 @@ struct Waiter {
 #[derive(Debug)]
 pub struct Share<'a> {
     ticket: Ticket<'a>,
-    part_bytes: usize,
+    chunk_bytes: usize,
     received: AtomicU64,
     stopwatch: Stopwatch,
     _in_flight: Present,
@@ -142,7 +142,7 @@ impl UploadMemory {
         drop(waiting);
         let in_flight = Present::in_gauge(&self.meters.in_flight);
         let (received, stopwatch) = (AtomicU64::new(0), Stopwatch::start());
-        Share { ticket, part_bytes: need.part_bytes, received, stopwatch, _in_flight: in_flight }
+        Share { ticket, chunk_bytes: need.chunk_bytes, received, stopwatch, _in_flight: in_flight }
     }
 
     /// Number of uploads that have memory.
@@ -242,8 +242,8 @@ impl Drop for Ticket<'_> {
 impl Share<'_> {
     /// Bytes of the body that may be in memory before they are stored.
     #[must_use]
-    pub fn part_bytes(&self) -> usize {
-        self.part_bytes
+    pub fn chunk_bytes(&self) -> usize {
+        self.chunk_bytes
     }
 
     /// Counts bytes of the body that have arrived.
@@ -343,14 +343,14 @@ mod tests {
     fn streamed_bodies_leave_a_quarter_to_held_ones() {
         let memory = memory(12 << 20);
         let streamed = fill(&memory, &large());
-        assert!(streamed.iter().all(|share| share.part_bytes() == PART_BYTES));
-        assert_eq!(streamed.len(), (9 << 20) / (PART_BYTES + STREAMED_BYTES));
+        assert!(streamed.iter().all(|share| share.chunk_bytes() == CHUNK_BYTES));
+        assert_eq!(streamed.len(), (9 << 20) / (CHUNK_BYTES + STREAMED_BYTES));
         assert!(fill(&memory, &Need::held(name("a"), 4_000)).len() > 150);
         drop(streamed);
         assert_eq!(fill(&memory, &Need::held(name("a"), 1 << 20)).len(), 11, "held bodies may use all of it");
         // A resumed upload has stored chunks already.
-        let resumed = memory.acquire(Need::streamed(name("a"), None, Some(2 * PART_BYTES)));
-        assert_eq!(resumed.now_or_never().unwrap().part_bytes(), 2 * PART_BYTES);
+        let resumed = memory.acquire(Need::streamed(name("a"), None, Some(2 * CHUNK_BYTES)));
+        assert_eq!(resumed.now_or_never().unwrap().chunk_bytes(), 2 * CHUNK_BYTES);
     }
 
     #[tokio::test]

@@ -7,7 +7,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -25,7 +24,6 @@ use tributary_engine::job::JobSpec;
 #[derive(Debug, Default)]
 pub struct Sums {
     rounds: Mutex<HashMap<RoundKey, SharedSum>>,
-    left_to_commits: AtomicBool,
 }
 
 /// One round's sum, shared by the tasks that add to it.
@@ -70,28 +68,19 @@ pub struct Flight {
 }
 
 impl Sums {
-    /// Adds no update before its round is aggregated, as after a restart. A benchmark measures the cost of adding with
-    /// it.
-    pub fn leave_to_commits(&self) {
-        self.left_to_commits.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether arriving updates are only stored.
-    #[must_use]
-    pub fn is_left_to_commits(&self) -> bool {
-        self.left_to_commits.load(Ordering::Relaxed)
-    }
-
     /// The sum of a round, if there is a valid one.
-    #[must_use]
-    pub fn begun(&self, round: RoundKey) -> Option<SharedSum> {
+    pub fn get(&self, round: RoundKey) -> Option<SharedSum> {
         lock(&self.rounds).get(&round).filter(|sum| !sum.is_invalid()).cloned()
     }
 
-    /// The sum of a round; an empty one when there is none yet or it is invalid. Only the driver calls this, and
-    /// forgets the sum again: a late update must not begin a new one.
-    #[must_use]
-    pub fn of(&self, round: RoundKey, spec: &JobSpec) -> SharedSum {
+    /// Opens an empty sum for a round that has none, or whose sum is invalid. Only the driver opens sums and forgets
+    /// them again: a late update must not begin a new one.
+    pub fn open(&self, round: RoundKey, spec: &JobSpec) {
+        drop(self.get_or_open(round, spec));
+    }
+
+    /// The sum of a round, opened if need be.
+    pub fn get_or_open(&self, round: RoundKey, spec: &JobSpec) -> SharedSum {
         let mut rounds = lock(&self.rounds);
         match rounds.get(&round) {
             Some(sum) if !sum.is_invalid() => Arc::clone(sum),

@@ -10,7 +10,7 @@ use tributary_protocol::seed::{Seed, Stream};
 use crate::error::Failure;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Partition {
+pub enum Partition {
     /// Every client has a random sample of all examples; the sizes differ by one at most.
     Iid,
     /// The examples of each class are split in proportions from a symmetric Dirichlet distribution with this
@@ -23,11 +23,11 @@ pub(crate) enum Partition {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a partition is iid, dirichlet:A (A from 0.001 to 1000000) or shards:N (N from 1 to 10000), not {0:?}")]
-pub(crate) struct UnknownPartition(String);
+pub struct UnknownPartition(String);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{examples} examples cannot be split among {clients} clients so that each has {pieces_each} or more")]
-pub(crate) struct TooFewExamples {
+pub struct TooFewExamples {
     examples: usize,
     clients: usize,
     /// Examples, or shards, that each client must have.
@@ -43,7 +43,7 @@ impl Failure for TooFewExamples {
 impl Partition {
     /// Splits examples by their labels; returns the ascending indices of the examples of each client. Every example
     /// goes to exactly one client, every client has at least one, and equal seeds give equal splits.
-    pub(crate) fn split(self, labels: &[u32], clients: usize, seed: Seed) -> Result<Vec<Vec<usize>>, TooFewExamples> {
+    pub fn split(self, labels: &[u32], clients: usize, seed: Seed) -> Result<Vec<Vec<usize>>, TooFewExamples> {
         let pieces_each = if let Self::Shards(shards) = self { shards as usize } else { 1 };
         let pieces = clients.checked_mul(pieces_each).filter(|pieces| (1..=labels.len()).contains(pieces));
         if pieces.is_none() {

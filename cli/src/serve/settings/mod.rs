@@ -35,15 +35,12 @@ const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
 /// A flag counts before a variable, a variable before the file, and the file before the default.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct ServeArgs {
+pub struct ServeArgs {
     /// A TOML file with these settings, under the names of the flags with `_` for `-` (examples/serve.toml).
     #[arg(long, env = "TRIBUTARY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     settings: ServeSettings,
-    /// Adds updates when their round is committed instead of while they arrive: the yardstick of `bench aggregate`.
-    #[arg(long, hide = true)]
-    fold_at_commit: bool,
 }
 
 #[derive(Clone, Debug, Default, Args, Deserialize)]
@@ -345,7 +342,6 @@ impl ServeArgs {
                         .checkins_per_second
                         .map_or(defaults.limits.checkins_per_second, NonZeroU32::get),
                 },
-                fold_at_commit: self.fold_at_commit,
             },
             log: settings.log.unwrap_or_else(|| LOG_DEFAULT.into()),
             log_format: settings.log_format.unwrap_or_default(),

@@ -12,29 +12,20 @@
 //! that die one after the other slow the others down, and never stop them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tributary_protocol::id::ClientId;
 use tributary_protocol::job_file::Selection;
 use tributary_protocol::seed::Seed;
-use tributary_protocol::state::{JobState, Phase};
+use tributary_protocol::state::Phase;
 
 use crate::round::admit::Candidate;
-use crate::round::buffer::{BufferFacts, next_buffer_step};
+use crate::round::buffer::next_buffer_step;
 use crate::round::cohort::choose_cohort;
 use crate::round::known::Known;
-use crate::round::step::{BufferPolicy, Step, TaskPolicy, is_ahead, select};
-
-/// A member of a stale-synchronous job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
-    pub client: ClientId,
-    /// Updates that it has contributed, counted from the clock at which it came.
-    pub clock: u32,
-    /// Whether it has an open assignment.
-    pub is_working: bool,
-    /// Since when a driver misses it: it could begin its next work, and does not wait for it.
-    pub missed_at_ms: Option<i64>,
-}
+use crate::round::member::Member;
+use crate::round::step::{Next, is_ahead, select};
+use crate::round::view::{Context, OpenRound};
 
 /// The members of a job and their clocks.
 #[derive(Clone, Debug)]
@@ -44,9 +35,9 @@ pub struct Clocks {
     members: BTreeMap<ClientId, Member>,
 }
 
-/// What a driver does about members that stay away.
+/// What is done about members that stay away.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Absence {
+pub(super) enum Absence {
     /// Note that these members are missed from now on.
     Miss(Vec<ClientId>),
     /// These members have stayed away too long: they leave.
@@ -56,23 +47,15 @@ pub enum Absence {
 }
 
 impl Clocks {
-    /// The clocks of a job with this policy; none without a slack.
-    #[must_use]
-    pub fn of(policy: &BufferPolicy, members: impl IntoIterator<Item = Member>) -> Option<Self> {
+    /// The clocks of a job that has at most so many members.
+    pub fn new(members_max: u32, slack: u32, members: impl IntoIterator<Item = Member>) -> Self {
         let members = members.into_iter().map(|member| (member.client, member)).collect();
-        policy.slack.map(|slack| Self { slack, members_max: policy.concurrency, members })
+        Self { slack, members_max, members }
     }
 
     /// Number of members.
-    #[must_use]
     pub fn members(&self) -> u32 {
         u32::try_from(self.members.len()).unwrap_or(u32::MAX)
-    }
-
-    /// How many updates close a sum whose goal is this.
-    #[must_use]
-    pub fn goal(&self, goal: u32) -> u32 {
-        goal.min(self.members().max(1))
     }
 
     fn slowest(&self) -> u32 {
@@ -84,7 +67,6 @@ impl Clocks {
     }
 
     /// Whether a clock is not too far ahead for further work.
-    #[must_use]
     pub fn is_within(&self, clock: u32) -> bool {
         clock - self.slowest().min(clock) <= self.slack
     }
@@ -95,7 +77,6 @@ impl Clocks {
     }
 
     /// The clock at which a client may begin work now: a member at its own, a newcomer at that of the fastest member.
-    #[must_use]
     pub fn entry(&self, client: ClientId) -> Option<u32> {
         match self.members.get(&client) {
             Some(member) => self.may_begin(member).then_some(member.clock),
@@ -105,9 +86,8 @@ impl Clocks {
 
     /// The eligible clients that begin work now: every member that may, and newcomers for the free places, drawn by the
     /// seed.
-    #[must_use]
-    pub fn starters(&self, eligible: Vec<Candidate>, seed: Seed) -> Vec<Candidate> {
-        let may_begin = |candidate: &Candidate| self.entry(candidate.client).is_some();
+    pub(super) fn starters(&self, eligible: Vec<Arc<Candidate>>, seed: Seed) -> Vec<Arc<Candidate>> {
+        let may_begin = |candidate: &Arc<Candidate>| self.entry(candidate.client).is_some();
         let (mut starters, newcomers): (Vec<_>, Vec<_>) =
             eligible.into_iter().filter(may_begin).partition(|candidate| self.members.contains_key(&candidate.client));
         let places = self.members_max.saturating_sub(self.members()) as usize;
@@ -117,8 +97,7 @@ impl Clocks {
 
     /// What is to be done about the members that could begin, when none of them waits for it and a work takes
     /// `length_ms` at most.
-    #[must_use]
-    pub fn absence(&self, length_ms: i64, now_ms: i64) -> Absence {
+    pub(super) fn absence(&self, length_ms: i64, now_ms: i64) -> Absence {
         let away = || self.members.values().filter(|member| self.may_begin(member));
         let ends_at_ms = |member: &Member| Some(member.missed_at_ms?.saturating_add(length_ms));
         let unnoted: Vec<_> =
@@ -135,21 +114,14 @@ impl Clocks {
     }
 }
 
-/// The next step of an open sum. While nobody is a member it selects, as a synchronous round does; `available` are the
+/// What is next for an open sum. While nobody is a member it selects, as a synchronous round does; `available` are the
 /// eligible clients then, and later [`Clocks::starters`].
-#[must_use]
-pub fn next_clocked_step(
-    policy: &TaskPolicy,
-    buffer: &BufferPolicy,
-    facts: &BufferFacts,
-    clocks: &Clocks,
-    opened_at_ms: i64,
-    now_ms: i64,
-) -> Step {
-    let may_draw = facts.job == JobState::Running && facts.in_calendar && !facts.has_trained;
-    match facts.phase {
-        Phase::Selecting if may_draw => select(policy, facts.available, opened_at_ms, now_ms),
-        _ => next_buffer_step(buffer, clocks.goal(policy.goal), facts),
+pub(super) fn next_clocked_step(round: &OpenRound, clocks: &Clocks, available: u32, context: &Context<'_>) -> Next {
+    match round.phase {
+        Phase::Selecting if context.may_draw() && !context.has_trained => {
+            select(&round.policy, available, round.opened_at_ms, context.now_ms)
+        }
+        _ => next_buffer_step(round, clocks.members_max, round.policy.goal_with(clocks.members()), available, context),
     }
 }
 

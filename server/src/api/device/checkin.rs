@@ -58,10 +58,10 @@ pub(super) async fn check_in(
     let wait_ms = i64::from(request.wait_ms.min(WAIT_MS_MAX));
     let since_ms = app.clock.now_ms();
     let until_ms = since_ms.saturating_add(wait_ms);
-    let candidate = candidate(&client, request);
+    let candidate = Arc::new(candidate(&client, request));
     // The other coordinators see the seat while the client is held. Dropping it removes the seat however the wait ends.
     let _seat = app.fleet.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
-    let mut seat = app.fleet.lobby.enter(client.population.clone(), candidate);
+    let mut seat = app.fleet.lobby.enter(client.population.clone(), Arc::clone(&candidate));
     // Looked up after the client entered the lobby: an assignment that is stored from here on calls it. A client that
     // does not wait is looked up once, below.
     if wait_ms > 0
@@ -76,6 +76,8 @@ pub(super) async fn check_in(
         () = app.clock.sleep_until(until_ms) => (None, false),
         () = app.stopping.cancelled() => (None, true),
     };
+    // Who was called has just left the lobby, and finds out at its next check-in what it waits for.
+    let is_explained = call.is_none() && app.fleet.lobby.len() <= EXPLAINED_CLIENTS_MAX;
     match call {
         Some(Call::Work(work)) => {
             if let Some(assignment) = Box::pin(given(&app, &client, &work)).await? {
@@ -86,10 +88,8 @@ pub(super) async fn check_in(
         Some(Call::Replaced) => app.guard.replaced(),
         Some(Call::Look) | None => {}
     }
-    // Read back from the lobby: a copy that waits here would take memory for each held client.
-    let is_explained = app.fleet.lobby.len() <= EXPLAINED_CLIENTS_MAX;
-    let candidate = is_explained.then(|| app.fleet.lobby.candidate(client.id)).flatten();
     drop(seat);
+    let candidate = is_explained.then_some(candidate);
     let held_ms = u64::try_from(app.clock.now_ms() - since_ms).unwrap_or(0);
     answer(Box::pin(after_wait(&app, &client, candidate.as_ref(), stopping, held_ms)).await?)
 }
@@ -104,7 +104,7 @@ fn too_many_held() -> ApiError {
 async fn after_wait(
     app: &App,
     client: &ClientRow,
-    candidate: Option<&Candidate>,
+    candidate: Option<&Arc<Candidate>>,
     stopping: bool,
     held_ms: u64,
 ) -> Result<CheckInResponse, DbError> {
@@ -155,7 +155,6 @@ fn candidate(client: &ClientRow, request: CheckInRequest) -> Candidate {
         attributes: request.attributes,
         examples: request.state.examples,
         codecs: request.codecs,
-        last_round: None,
     }
 }
 
@@ -250,16 +249,13 @@ fn described(app: &App, client: &ClientRow, work: &Work, spec: &JobSpec, files: 
     let left_ms = row.until_ms(round).unwrap_or(0).saturating_sub(app.clock.now_ms());
     let deadline_in_ms = u64::try_from(left_ms).ok().filter(|left_ms| *left_ms > 0)?;
     let key = row.round();
-    let seed = row.seed().unwrap_or_else(|| round.seed().derive("client", client.number));
+    let seed = row.term().seed(round.seed(), client.number);
     // An update with a larger weight than the client told is refused, so the client learns what it told.
     let weight_max = match u32::try_from(client.examples).unwrap_or(u32::MAX) {
         0 => spec.plan.weight_max,
         examples => spec.plan.weight_max.min(examples),
     };
-    let mut training = spec.plan.training.clone();
-    if let Some(proximal) = round.policy(&spec.file).and_then(|policy| policy.proximal) {
-        training.algorithm = training.algorithm.with_mu(proximal.mu);
-    }
+    let training = round.policy().training(&spec.plan.training);
     Some(Assignment {
         id: row.id,
         task: key.task,

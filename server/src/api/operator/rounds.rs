@@ -149,7 +149,7 @@ pub(super) async fn attach_metrics(tx: &mut Tx, job: JobId, rounds: &mut [Round]
 
 /// Number of updates in the round's running sum; none where the job's rule keeps none.
 fn folded(app: &App, round: RoundKey) -> Option<u32> {
-    let sum = app.updates.sums.begun(round).filter(|sum| sum.is_kept())?;
+    let sum = app.updates.sums.get(round).filter(|sum| sum.is_kept())?;
     Some(sum.updates())
 }
 

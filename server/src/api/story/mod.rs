@@ -5,7 +5,7 @@ pub(super) mod health;
 pub(super) mod progress;
 
 use tributary_engine::job::calendar_of;
-use tributary_engine::round::may_open_at_ms;
+use tributary_engine::round::{Tempo, may_open_at_ms};
 use tributary_engine::story::{Takeover, Undriven, Wanted};
 use tributary_protocol::id::JobId;
 use tributary_protocol::state::{JobState, Phase, Task};
@@ -41,11 +41,13 @@ impl Selection {
         }
         let Some(job) = tx.job(row.job).await? else { return Ok(None) };
         let spec = app.specs.of(&job)?;
-        let Some(policy) = row.policy(&spec.file) else { return Ok(None) };
-        let available = match policy.is_without_clients() {
+        let policy = row.policy();
+        let available = match policy.tempo {
             // It would not be selecting if there were a test set.
-            true => 0,
-            false => available(app, &app.fleet, tx, &spec, row).await?,
+            Tempo::Coordinator => 0,
+            Tempo::Cohort | Tempo::Buffer { .. } | Tempo::Members { .. } => {
+                available(app, &app.fleet, tx, &spec, row).await?
+            }
         };
         let enrolled = match available < policy.minimum {
             true => {

@@ -27,9 +27,9 @@ impl Upload {
         (mut body, length): (Body, u64),
     ) -> Result<Uploaded, UploadRefusal> {
         let Target { assignment, round, spec } = target;
-        let sum = self.updates.sums.begun(round.key());
+        let sum = self.updates.sums.get(round.key());
         // An update of a buffered job counts in the next round when this one closes, so nothing stops it.
-        let closing = sum.as_ref().filter(|_| !assignment.is_buffered()).map(|sum| sum.closing());
+        let closing = sum.as_ref().filter(|_| !assignment.term().is_own()).map(|sum| sum.closing());
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let stops =
             Stops { closing: closing.as_ref(), claim: Some(claim), ..Stops::new(&self.services, target.until_ms()) };
@@ -66,7 +66,6 @@ impl Upload {
                 // A place in the sum, before the report can close the round: the commit waits for it instead of reading
                 // the update from the database.
                 let examples = Weight::examples(self.query.weight);
-                let sum = sum.filter(|_| !self.updates.sums.is_left_to_commits());
                 let mut flight = sum.and_then(|sum| sum.begin(self.id, examples, target.staleness()).ok().flatten());
                 let report = self.report(&summary, sha256, received, spec);
                 let mut submission = self.submission(target, report, Some(staged));

@@ -32,10 +32,10 @@ impl Upload {
             share = self.updates.budget.acquire(self.need(target)) => share,
             stop = stops.first() => return self.stop(stop).await,
         };
-        let spool = self.spool(bench, until_ms, share.part_bytes()).await?;
+        let spool = self.spool(bench, until_ms, share.chunk_bytes()).await?;
         let mut incoming = self.begin(target, spool).await;
-        let is_buffered = target.assignment.is_buffered();
-        let sum = self.updates.sums.begun(target.round.key()).filter(|_| !is_buffered);
+        let is_buffered = target.assignment.term().is_own();
+        let sum = self.updates.sums.get(target.round.key()).filter(|_| !is_buffered);
         let closing = sum.map(|sum| sum.closing());
         let end = match incoming.replay().await {
             Ok(()) => {
@@ -68,13 +68,13 @@ impl Upload {
     fn need(&self, target: &Target) -> Need {
         let offset = self.announced.offset.unwrap_or(0);
         // An update that resumes has chunks already, of the largest size for all that is known.
-        let part_bytes = (offset > 0).then_some(BLOB_CHUNK_BYTES);
+        let chunk_bytes = (offset > 0).then_some(BLOB_CHUNK_BYTES);
         let length = self.announced.length.map(|length| length.saturating_add(offset));
-        Need::streamed(target.spec.file.population.clone(), length, part_bytes)
+        Need::streamed(target.spec.file.population.clone(), length, chunk_bytes)
     }
 
     /// Where the body is stored: a new body, or one that broke off.
-    async fn spool(&self, bench: &Workbench, until_ms: i64, part_bytes: usize) -> Result<Spool, UploadRefusal> {
+    async fn spool(&self, bench: &Workbench, until_ms: i64, chunk_bytes: usize) -> Result<Spool, UploadRefusal> {
         let digest = self.announced.digest;
         let owner = Owner {
             name: update_key(self.id),
@@ -89,15 +89,15 @@ impl Upload {
         match (self.announced.offset, row) {
             (None, row) => {
                 if let Some(row) = row {
-                    self.services.blobs.discard_parts(db, row).await;
+                    self.services.blobs.discard_chunks(db, row).await;
                 }
-                Ok(bench.spool(owner).in_parts_of(part_bytes))
+                Ok(bench.spool(owner).in_chunks_of(chunk_bytes))
             }
             (Some(_), Some(row)) if row.sha256() != digest => Err(UploadRefusal::OtherBody),
-            (Some(0), None) => Ok(bench.spool(owner).in_parts_of(part_bytes)),
+            (Some(0), None) => Ok(bench.spool(owner).in_chunks_of(chunk_bytes)),
             (Some(offset), Some(row)) if row.bytes == offset => match bench.resume(owner, row.clone()).await {
                 Err(error) if error.is_lost() => {
-                    self.services.blobs.discard_parts(db, row).await;
+                    self.services.blobs.discard_chunks(db, row).await;
                     Err(lost(&error))
                 }
                 resumed => Ok(resumed?),
@@ -112,8 +112,8 @@ impl Upload {
         let (updates, services) = (&self.updates, &self.services);
         let bad = self.check_figures(spec).err();
         // An update of a buffered job may end in another round than it began in: it is added once it is acknowledged.
-        let is_added = bad.is_none() && !assignment.is_buffered() && !updates.sums.is_left_to_commits();
-        let sum = updates.sums.begun(round.key()).filter(|_| is_added);
+        let is_added = bad.is_none() && !assignment.term().is_own();
+        let sum = updates.sums.get(round.key()).filter(|_| is_added);
         // The weight was checked, and the sum has a place for each member of the cohort.
         let examples = Weight::examples(self.query.weight);
         let flight = sum.and_then(|sum| sum.begin(self.id, examples, target.staleness()).ok().flatten());
@@ -174,12 +174,12 @@ impl Upload {
 
     /// Adds an acknowledged update of a buffered job to the sum of its round, from storage.
     async fn add_stored(&self, target: &Target) {
-        if !target.assignment.is_buffered() {
+        if !target.assignment.term().is_own() {
             return;
         }
         // What fails here is added by the commit of the round.
         if let Ok(Target { round, spec, .. }) = self.target().await
-            && let Some(sum) = self.updates.sums.begun(round.key())
+            && let Some(sum) = self.updates.sums.get(round.key())
         {
             rebuild::start(&self.services, &spec.with_cohort(round.goal), &round, sum);
         }

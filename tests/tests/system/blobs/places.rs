@@ -95,7 +95,7 @@ async fn a_part_that_somebody_holds_is_not_read_again() {
     let (app, bytes) = (world.app(), file.len() as u64);
     let body = app.blobs.find(&app.db, model_key(job.id, 0), bytes).await.unwrap();
     let read = async |from: u64, to: u64| {
-        let data = app.models.shared_parts.part(&app.blobs, &app.db, &body, from..to).await.unwrap().unwrap();
+        let data = app.models.shared_chunks.chunk(&app.blobs, &app.db, &body, from..to).await.unwrap().unwrap();
         assert!(data[..] == file[from as usize..to as usize], "{from}..{to}");
         data
     };
@@ -107,7 +107,7 @@ async fn a_part_that_somebody_holds_is_not_read_again() {
     drop(other);
     read(0, bytes).await;
     assert_eq!(store.calls() - before, 2, "nothing is kept that nobody holds");
-    let past = app.models.shared_parts.part(&app.blobs, &app.db, &body, bytes..bytes + 1).await.unwrap();
+    let past = app.models.shared_chunks.chunk(&app.blobs, &app.db, &body, bytes..bytes + 1).await.unwrap();
     assert!(past.is_none());
 }
 

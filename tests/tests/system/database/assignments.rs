@@ -1,5 +1,6 @@
 //! Assignments and the bodies of their updates.
 
+use tributary_engine::round::Term;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::metrics::Metrics;
 use tributary_protocol::operator::{Assignment, Round};
@@ -23,8 +24,7 @@ pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) 
         round,
         client: client_id(client),
         base_version: 0,
-        deadline_at_ms: None,
-        seed: None,
+        term: Term::Round,
     };
     let other_work = db.begin().await.unwrap().insert_assignments(&[assign(training(2), 1)], 50).await;
     assert!(matches!(other_work, Err(DbError::Duplicate)), "{other_work:?}");
@@ -44,7 +44,7 @@ pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) 
     assert!(matches!(again, Err(DbError::Duplicate)), "once per round: {again:?}");
     let mut tx = db.begin().await.unwrap();
     // Of a cohort, and drawn by itself.
-    let drawn = NewAssignment { deadline_at_ms: Some(900), seed: Some(Seed(5)), ..assign(training(2), 2) };
+    let drawn = NewAssignment { term: Term::Own { deadline_at_ms: 900, seed: Seed(5) }, ..assign(training(2), 2) };
     for new in [assign(training(2), 1), NewAssignment { id: assignment_id(201), ..drawn }] {
         if new.client == client_id(2) {
             let open = tx.open_assignment(new.client).await.unwrap().unwrap().id;
@@ -187,10 +187,10 @@ pub(super) async fn deleting_updates_spares_other_rounds_and_models(db: &Db) {
     assert!(knows_object(&mut tx, "the model's").await && !knows_object(&mut tx, "its object").await);
     for client in 1..=2 {
         let key = format!("update/{}", assigned(training(1), client));
-        assert_eq!(tx.blob_part(&key, 0).await.unwrap(), None);
+        assert_eq!(tx.blob_chunk(&key, 0).await.unwrap(), None);
     }
-    assert_eq!(tx.blob_part(&kept, 0).await.unwrap().unwrap().data, [3; 9]);
-    assert_eq!(tx.blob_part("model/x/0", 0).await.unwrap().unwrap().data, [4; 9]);
+    assert_eq!(tx.blob_chunk(&kept, 0).await.unwrap().unwrap().data, [3; 9]);
+    assert_eq!(tx.blob_chunk("model/x/0", 0).await.unwrap().unwrap().data, [4; 9]);
 }
 
 pub(super) async fn bytes_of_broken_uploads_are_counted_once(db: &Db) {

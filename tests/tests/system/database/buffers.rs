@@ -1,19 +1,18 @@
 //! Rounds that are buffers, and the open assignments that move from one to the next.
 
-use tributary_engine::round::{BufferPolicy, TaskPolicy};
+use tributary_engine::round::{OpenWork, Opening, TaskPolicy, Tempo, Term};
 use tributary_protocol::operator::{Round, StalenessCount};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::AssignmentState;
-use tributary_server::db::{Db, DbError, NewAssignment, NewRound, OpenWork, RoundKey, Tx};
+use tributary_server::db::{Db, DbError, NewAssignment, NewRound, RoundKey, Tx};
 
-use super::stored::{POLICY, assignment_id, client_id, population, report, traffic, training};
+use super::stored::{OPENING, POLICY, assignment_id, client_id, population, report, traffic, training};
 
 /// Opens a buffer of two for so many clients at work.
 pub(super) async fn open(tx: &mut Tx, number: u32) -> RoundKey {
     let key = training(number);
-    let buffer = Some(BufferPolicy { concurrency: 3, staleness_max: 4, slack: None });
-    let policy = TaskPolicy { buffer, ..POLICY };
-    let round = NewRound { key, base_version: number - 1, seed: Seed(9), policy, norm_max: None };
+    let policy = TaskPolicy { tempo: Tempo::Buffer { concurrency: 3, staleness_max: 4 }, ..POLICY };
+    let round = NewRound { key, base_version: number - 1, opening: Opening { policy, ..OPENING } };
     tx.insert_round(&round, 30).await.unwrap();
     let moved = tx.move_assignments(key).await.unwrap();
     assert!(tx.start_round(key, usize::try_from(moved).unwrap(), 40, None).await.unwrap());
@@ -26,8 +25,7 @@ fn work(number: u8, round: RoundKey, client: u8, deadline_at_ms: i64, seed: u64)
         round,
         client: client_id(client),
         base_version: round.number - 1,
-        deadline_at_ms: Some(deadline_at_ms),
-        seed: Some(Seed(seed)),
+        term: Term::Own { deadline_at_ms, seed: Seed(seed) },
     }
 }
 
@@ -59,8 +57,8 @@ pub(super) async fn open_assignments_move_on_and_keep_what_they_are(db: &Db) {
     assert_eq!(counts(&mut tx, second).await, (1, 1, 0));
     let moved = tx.open_assignments(first.job).await.unwrap();
     let [moved] = moved.as_slice() else { panic!("{moved:?}") };
-    assert_eq!((moved.round(), moved.base_version, moved.seed()), (second, 0, Some(Seed(6))));
-    assert_eq!((moved.deadline_at_ms, moved.assigned_at_ms, moved.is_buffered()), (Some(800), 60, true));
+    assert_eq!((moved.round(), moved.base_version, moved.assigned_at_ms), (second, 0, 60));
+    assert_eq!(moved.term(), Term::Own { deadline_at_ms: 800, seed: Seed(6) });
     assert_eq!(tx.assigned_versions(first.job).await.unwrap(), [0]);
     tx.commit().await.unwrap();
 }

@@ -208,29 +208,6 @@ pub(super) async fn the_audit_log_is_a_chain_and_is_paged_from_its_end(db: &Db) 
     assert_eq!(tx.audit_chain(1, 1).await.unwrap(), all[1..2]);
 }
 
-pub(super) async fn audit_entries_of_a_release_without_a_chain_are_brought_into_it(db: &Db) {
-    for (id, at_ms) in [("b", 20_i64), ("a", 20), ("c", 10)] {
-        let sql = "insert into audit_unchained (id, at_ms, token, label, action, subject) \
-                   values ($1, $2, 'token_1', 'ops', 'job.stop', $1)";
-        match db {
-            Db::Sqlite { writer, .. } => drop(
-                sqlx::query(sql).bind(id).bind(at_ms).execute(&mut *writer.acquire().await.unwrap()).await.unwrap(),
-            ),
-            Db::Postgres { pool, .. } => drop(sqlx::query(sql).bind(id).bind(at_ms).execute(pool).await.unwrap()),
-        }
-    }
-    for expected in [2, 1, 0] {
-        let mut tx = db.begin().await.unwrap();
-        assert_eq!(tx.chain_old_audit(2).await.unwrap(), expected);
-        tx.commit().await.unwrap();
-    }
-    assert_eq!(checked_chain(db).await.0, 3);
-    let entries = db.read().await.unwrap().audit_chain(0, 10).await.unwrap();
-    let subjects: Vec<_> = entries.iter().map(|entry| &*entry.subject).collect();
-    assert_eq!(subjects, ["c", "a", "b"]);
-    assert_eq!((entries[0].actor.as_str(), entries[0].at_ms), ("token_1", 10));
-}
-
 pub(super) async fn concurrent_entries_make_one_chain(db: &Db) {
     const EACH: u64 = 10;
     let write = |writer: u64| {

@@ -118,10 +118,10 @@ pub(super) async fn bodies_are_kept_in_parts(db: &Db) {
     let body: Vec<u8> = (0..BLOB_CHUNK_BYTES + 3).map(|index| (index % 251) as u8).collect();
     let mut tx = db.begin().await.unwrap();
     tx.insert_blob("model/x/0", &body).await.unwrap();
-    assert_eq!(tx.blob_part("model/x/0", 0).await.unwrap().unwrap().data, body[..BLOB_CHUNK_BYTES]);
-    assert_eq!(tx.blob_part("model/x/0", 1).await.unwrap().unwrap().data, body[BLOB_CHUNK_BYTES..]);
-    assert_eq!(tx.blob_part("model/x/0", 2).await.unwrap(), None);
-    assert_eq!(tx.blob_part("model/x/1", 0).await.unwrap(), None);
+    assert_eq!(tx.blob_chunk("model/x/0", 0).await.unwrap().unwrap().data, body[..BLOB_CHUNK_BYTES]);
+    assert_eq!(tx.blob_chunk("model/x/0", 1).await.unwrap().unwrap().data, body[BLOB_CHUNK_BYTES..]);
+    assert_eq!(tx.blob_chunk("model/x/0", 2).await.unwrap(), None);
+    assert_eq!(tx.blob_chunk("model/x/1", 0).await.unwrap(), None);
     assert!(matches!(tx.insert_blob("model/x/0", &[1]).await, Err(DbError::Duplicate)));
 }
 
@@ -137,7 +137,7 @@ pub(super) async fn a_body_in_a_store_is_known_by_its_name_and_by_its_object(db:
     assert!(!knows_object(&mut tx, "model/x/0/b").await);
     assert_eq!(tx.delete_blob("model/x/0").await.unwrap().as_deref(), Some("model/x/0/a"));
     assert_eq!(tx.delete_blob("model/x/1").await.unwrap(), None);
-    assert_eq!(tx.blob_part("model/x/1", 0).await.unwrap(), None);
+    assert_eq!(tx.blob_chunk("model/x/1", 0).await.unwrap(), None);
     assert!(!tx.has_objects("").await.unwrap());
     tx.insert_object("model/x/0", &object("model/x/0/b")).await.unwrap();
     assert!(matches!(tx.insert_object("model/x/0", &object("model/x/0/c")).await, Err(DbError::Duplicate)));

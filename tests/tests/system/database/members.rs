@@ -1,6 +1,7 @@
 //! Members of stale-synchronous jobs.
 
-use tributary_engine::round::Member;
+use tributary_engine::round::{Member, Term};
+use tributary_protocol::seed::Seed;
 use tributary_server::db::{Db, NewAssignment, Tx};
 
 use super::stored::{assignment_id, client_id, population, training};
@@ -27,8 +28,7 @@ pub(super) async fn a_member_comes_with_a_clock_and_leaves(db: &Db) {
         round: key,
         client: second,
         base_version: 0,
-        deadline_at_ms: Some(900),
-        seed: None,
+        term: Term::Own { deadline_at_ms: 900, seed: Seed(1) },
     };
     tx.insert_assignments(&[work], 50).await.unwrap();
     tx.tick_member(key.job, first).await.unwrap();

@@ -81,9 +81,9 @@ pub(super) async fn files_are_deleted_with_their_version(db: &Db) {
     assert!(tx.delete_model_file(job_id(1), 1, 60).await.unwrap());
     for form in [INT8, F16, MadeFor::Delta] {
         assert_eq!(tx.model_file(job_id(1), 1, form).await.unwrap(), None);
-        assert!(tx.blob_part(&model_file_key(job_id(1), 1, form), 0).await.unwrap().is_none());
+        assert!(tx.blob_chunk(&model_file_key(job_id(1), 1, form), 0).await.unwrap().is_none());
     }
     assert!(tx.model_file(job_id(1), 2, MadeFor::Delta).await.unwrap().is_some());
-    assert!(tx.blob_part(&model_file_key(job_id(1), 2, MadeFor::Delta), 0).await.unwrap().is_some());
-    assert!(tx.blob_part(&model_key(job_id(1), 2), 0).await.unwrap().is_some());
+    assert!(tx.blob_chunk(&model_file_key(job_id(1), 2, MadeFor::Delta), 0).await.unwrap().is_some());
+    assert!(tx.blob_chunk(&model_key(job_id(1), 2), 0).await.unwrap().is_some());
 }

@@ -17,7 +17,6 @@ fn candidate(number: u8) -> Candidate {
         attributes: Attributes::default(),
         examples: 10,
         codecs: vec![CodecName::F32],
-        last_round: None,
     }
 }
 

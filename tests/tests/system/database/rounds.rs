@@ -5,10 +5,12 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase};
 use tributary_server::db::{Db, DbError, NewRound, RoundFilter, RoundKey, RoundStatistics};
 
-use super::stored::{POLICY, assigned, evaluation, job_id, population, report, start_round, traffic, training};
+use super::stored::{
+    OPENING, POLICY, assigned, evaluation, job_id, population, report, start_round, traffic, training,
+};
 
 fn new(key: RoundKey) -> NewRound {
-    NewRound { key, base_version: 4, seed: Seed(u64::MAX >> 11), policy: POLICY, norm_max: None }
+    NewRound { key, base_version: 4, opening: OPENING }
 }
 
 pub(super) async fn a_round_is_opened_once(db: &Db) {
@@ -21,8 +23,7 @@ pub(super) async fn a_round_is_opened_once(db: &Db) {
     let row = tx.round(training(1)).await.unwrap().unwrap();
     assert_eq!((row.key(), row.phase, row.base_version, row.opened_at_ms), (training(1), Phase::Selecting, 4, 30));
     assert_eq!((row.seed(), row.cohort, row.reported, row.deadline_at_ms), (Seed(u64::MAX >> 11), 0, 0, None));
-    let job = tx.job(job_id(1)).await.unwrap().unwrap();
-    assert_eq!(row.policy(&job.file.0), Some(POLICY));
+    assert_eq!(*row.policy(), POLICY);
     assert!(tx.round(training(2)).await.unwrap().is_none());
     tx.commit().await.unwrap();
     let twice = db.begin().await.unwrap().insert_round(&new(training(1)), 32).await;

@@ -97,8 +97,8 @@ pub(super) async fn a_version_whose_file_is_deleted_keeps_its_row(db: &Db) {
     assert_eq!(tx.stored_versions(job_id(1)).await.unwrap(), [0, 2]);
     let row = tx.model(job_id(1), 1).await.unwrap().unwrap();
     assert_eq!((row.deleted_at_ms, row.bytes), (Some(60), 4));
-    assert!(tx.blob_part(&model_key(job_id(1), 1), 0).await.unwrap().is_none());
-    assert!(tx.blob_part(&model_key(job_id(1), 2), 0).await.unwrap().is_some());
+    assert!(tx.blob_chunk(&model_key(job_id(1), 1), 0).await.unwrap().is_none());
+    assert!(tx.blob_chunk(&model_key(job_id(1), 2), 0).await.unwrap().is_some());
     assert_eq!(tx.version_of_round(job_id(1), 1).await.unwrap(), None, "no evaluation can open for it");
     assert_eq!(tx.version_of_round(job_id(1), 2).await.unwrap(), Some(2));
     assert_eq!(tx.models(job_id(1), 0, 10).await.unwrap().len(), 3);

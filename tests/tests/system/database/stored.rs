@@ -1,7 +1,7 @@
 //! Something to ask about: a population with clients and a job, under ids that tests can name.
 
 use serde_json::json;
-use tributary_engine::round::TaskPolicy;
+use tributary_engine::round::{Opening, TaskPolicy, Tempo, Term};
 use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId, Name, TokenId};
@@ -24,12 +24,15 @@ pub(super) const POLICY: TaskPolicy = TaskPolicy {
     available_min: 3,
     selection_timeout_ms: 100,
     deadline_ms: 1_000,
-    buffer: None,
+    tempo: Tempo::Cohort,
     adapted: None,
     adapted_goal: None,
     proximal: None,
     clip_norm: None,
 };
+
+/// What rounds open with.
+pub(super) const OPENING: Opening = Opening { policy: POLICY, seed: Seed(u64::MAX >> 11), norm_max: None };
 
 pub(super) async fn knows_object(tx: &mut Tx, object: &str) -> bool {
     tx.known_objects(&[object.to_owned()]).await.unwrap().contains(object)
@@ -121,7 +124,7 @@ pub(super) fn evaluation(number: u32) -> RoundKey {
 /// Opens a round and draws clients 1 to `cohort`; the assignment of client `n` is `10 * round + n` (evaluations: 100
 /// more).
 pub(super) async fn start_round(tx: &mut Tx, key: RoundKey, cohort: u8) {
-    let round = NewRound { key, base_version: 0, seed: Seed(u64::MAX >> 11), policy: POLICY, norm_max: None };
+    let round = NewRound { key, base_version: 0, opening: OPENING };
     tx.insert_round(&round, 30).await.unwrap();
     assert!(tx.start_round(key, cohort.into(), 40, Some(1_040)).await.unwrap());
     let assignment = |client| NewAssignment {
@@ -129,8 +132,7 @@ pub(super) async fn start_round(tx: &mut Tx, key: RoundKey, cohort: u8) {
         round: key,
         client: client_id(client),
         base_version: 0,
-        deadline_at_ms: None,
-        seed: None,
+        term: Term::Round,
     };
     tx.insert_assignments(&(1..=cohort).map(assignment).collect::<Vec<_>>(), 40).await.unwrap();
 }

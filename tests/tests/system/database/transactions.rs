@@ -1,10 +1,9 @@
 //! What transactions promise.
 
-use tributary_protocol::seed::Seed;
 use tributary_protocol::state::JobState;
 use tributary_server::db::{Db, NewRound, Transition};
 
-use super::stored::{POLICY, job_id, name, population, training};
+use super::stored::{OPENING, job_id, name, population, training};
 
 pub(super) async fn what_is_not_committed_never_happened(db: &Db) {
     let mut tx = db.begin().await.unwrap();
@@ -32,7 +31,7 @@ pub(super) async fn a_reader_sees_one_moment_and_writes_nothing(db: &Db) {
 pub(super) async fn of_many_drivers_one_moves_a_round(db: &Db) {
     population(db).await;
     let mut tx = db.begin().await.unwrap();
-    let round = NewRound { key: training(1), base_version: 0, seed: Seed(1), policy: POLICY, norm_max: None };
+    let round = NewRound { key: training(1), base_version: 0, opening: OPENING };
     tx.insert_round(&round, 30).await.unwrap();
     tx.commit().await.unwrap();
     let drivers: Vec<_> = (0..20)

@@ -144,9 +144,8 @@ async fn draw_everybody(world: &World) {
                 attributes: client.attributes,
                 examples: 10,
                 codecs: CodecName::ALL.to_vec(),
-                last_round: None,
             };
-            world.app().fleet.lobby.enter(client.population, candidate)
+            world.app().fleet.lobby.enter(client.population, Arc::new(candidate))
         })
         .collect();
     world.drive().await;
@@ -211,7 +210,7 @@ async fn a_step_that_is_gone_or_wrong_is_as_good_as_none() {
     // In its place comes another step of the same length, whose hash is not the announced one.
     let other = tributary_server::blob::model_file_key(job.id, 1, tributary_server::db::MadeFor::Delta);
     let mut body = Vec::new();
-    while let Some(part) = tx.blob_part(&other, body.len() as u64 >> 20).await.unwrap() {
+    while let Some(part) = tx.blob_chunk(&other, body.len() as u64 >> 20).await.unwrap() {
         body.extend(part.data);
     }
     tx.insert_blob(&name, &body).await.unwrap();

@@ -83,7 +83,7 @@ async fn a_version_without_a_step_has_none_and_a_deleted_one_had_it() {
     assert_eq!(get(&device, &step_path(job.id, 2)).await.status, 200);
     let mut tx = world.app().db.read().await.unwrap();
     assert!(tx.model_file(job.id, 1, MadeFor::Delta).await.unwrap().is_none());
-    assert!(tx.blob_part(&model_file_key(job.id, 1, MadeFor::Delta), 0).await.unwrap().is_none());
+    assert!(tx.blob_chunk(&model_file_key(job.id, 1, MadeFor::Delta), 0).await.unwrap().is_none());
     drop(tx);
     let [assignment] = world.assign([&device]).await;
     assert_eq!(assignment.model_deltas.iter().map(|step| step.version).collect::<Vec<_>>(), [2, 3]);

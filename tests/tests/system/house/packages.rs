@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::sources::Sources;
 
 /// Packages by folder, each with those of the workspace that it may depend on. Everything speaks the protocol.
-pub(super) const PACKAGES: [(&str, &[&str]); 10] = [
+pub(super) const PACKAGES: [(&str, &[&str]); 12] = [
     ("protocol", &[]),
     ("tls", &[]),
     ("dashboard", &[]),
@@ -27,6 +27,18 @@ pub(super) const PACKAGES: [(&str, &[&str]); 10] = [
             "tributary-engine",
             "tributary-protocol",
             "tributary-tls",
+        ],
+    ),
+    ("simulation", &["tributary-client", "tributary-engine", "tributary-protocol"]),
+    (
+        "bench",
+        &[
+            "tributary",
+            "tributary-client",
+            "tributary-engine",
+            "tributary-protocol",
+            "tributary-server",
+            "tributary-simulation",
         ],
     ),
 ];

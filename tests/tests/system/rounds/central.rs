@@ -51,7 +51,7 @@ async fn train_once(world: &World, job: &Job, device: &Device) {
 
 /// Test sets whose bodies the coordinator keeps.
 async fn bodies_of_test_sets(world: &World) -> i64 {
-    let sql = "select (select count(*) from blob_chunks where blob like 'test_set/%' and part = 0) \
+    let sql = "select (select count(*) from blob_chunks where blob like 'test_set/%' and chunk = 0) \
                + (select count(*) from staged_bodies where blob like 'test_set/%') \
                + (select count(*) from objects where blob like 'test_set/%')";
     match &world.app().db {

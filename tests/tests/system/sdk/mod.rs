@@ -4,6 +4,7 @@ mod broken;
 mod drift;
 mod faults;
 mod feedback;
+mod fixtures;
 mod gate;
 mod own;
 mod partial;

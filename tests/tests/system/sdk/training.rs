@@ -92,9 +92,8 @@ async fn draw_everybody(world: &World, clients: &[Client]) {
                 attributes: client.attributes,
                 examples: client.examples,
                 codecs: vec![tributary_protocol::update::CodecName::F32],
-                last_round: None,
             };
-            world.app().fleet.lobby.enter(client.population, candidate)
+            world.app().fleet.lobby.enter(client.population, Arc::new(candidate))
         })
         .collect();
     world.drive().await;

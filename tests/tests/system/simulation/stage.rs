@@ -328,10 +328,10 @@ impl Stage {
         for round in open {
             let overdue = match round.phase {
                 // It waits until the job goes on.
-                Phase::Selecting if round.buffer().is_some() && self.is_paused().await => false,
+                Phase::Selecting if round.is_buffer() && self.is_paused().await => false,
                 Phase::Selecting => round.opened_at_ms + SELECTION_MS <= now_ms,
                 // Its assignments have deadlines of their own.
-                Phase::Training if round.buffer().is_some() => work.is_some_and(|work| work.ends_at_ms <= now_ms),
+                Phase::Training if round.is_buffer() => work.is_some_and(|work| work.ends_at_ms <= now_ms),
                 Phase::Training => round.deadline_at_ms.is_none_or(|deadline_at_ms| deadline_at_ms <= now_ms),
                 _ => true,
             };

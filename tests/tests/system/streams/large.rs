@@ -172,10 +172,10 @@ async fn damaged(damage: fn(&mut Vec<u8>)) {
     let mut tx = world.app().db.begin().await.unwrap();
     let Tx::Sqlite(inner) = &mut tx else { panic!("this is SQLite") };
     let body = "(select id from staged_bodies where blob like 'model/%')";
-    let sql = format!("select data from blob_chunks where part = 3 and blob in {body}");
+    let sql = format!("select data from blob_chunks where chunk = 3 and blob in {body}");
     let (mut data,): (Vec<u8>,) = sqlx::query_as(AssertSqlSafe(sql)).fetch_one(&mut ***inner).await.unwrap();
     damage(&mut data);
-    let sql = format!("update blob_chunks set data = $1 where part = 3 and blob in {body}");
+    let sql = format!("update blob_chunks set data = $1 where chunk = 3 and blob in {body}");
     assert_eq!(sqlx::query(AssertSqlSafe(sql)).bind(data).execute(&mut ***inner).await.unwrap().rows_affected(), 1);
     tx.commit().await.unwrap();
     world.drive().await;

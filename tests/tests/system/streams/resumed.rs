@@ -140,13 +140,13 @@ async fn what_never_came_back_is_deleted() {
             id: "staged/orphan",
             assignment: None,
             in_store: false,
-            part_bytes: 4,
+            chunk_bytes: 4,
             bytes: 4,
             sha256: None,
             expires_at_ms: world.app().clock.now_ms() + 1,
         };
         tx.insert_staged(&staged).await.unwrap();
-        tx.put_part("staged/orphan", 0, b"left").await.unwrap();
+        tx.put_chunk("staged/orphan", 0, b"left").await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(left(&world).await, (1, 1));
         scheduled::run_due(world.app()).await.unwrap();

@@ -1,0 +1,214 @@
+//! The device API over one kept connection, with as little code as possible between benchmark and socket: the load
+//! generator shares its processors with the coordinator that it measures.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio_rustls::TlsConnector;
+use tributary_client::{Trust, TrustError};
+use tributary_protocol::device::{
+    Assignment, CheckInRequest, CheckInResponse, DeviceState, EnrolRequest, EnrolResponse, ReportAccepted,
+};
+use tributary_protocol::id::Secret;
+use tributary_protocol::update::CodecName;
+
+use crate::error::BenchError;
+
+/// Connections from one loopback address. Linux has about 28,000 ports for them.
+const CONNECTIONS_PER_ADDRESS: u32 = 20_000;
+/// Bytes of an unexpected answer that are shown.
+const SHOWN_BYTES: usize = 300;
+
+/// Where a coordinator serves, and how.
+#[derive(Clone)]
+pub(crate) struct Server {
+    address: SocketAddr,
+    /// Resumes sessions of earlier connections, as an SDK client does.
+    tls: Option<TlsConnector>,
+    /// How many connections were opened.
+    opened: Arc<AtomicU32>,
+}
+
+impl Server {
+    pub(crate) fn new(address: SocketAddr, trust: Option<&Trust>) -> Result<Self, TrustError> {
+        let config = trust.map(Trust::client_config).transpose()?.flatten();
+        let tls = config.map(|mut config| {
+            // One request at a time needs no streams.
+            config.alpn_protocols.clear();
+            TlsConnector::from(Arc::new(config))
+        });
+        Ok(Self { address, tls, opened: Arc::default() })
+    }
+
+    /// A connection from 127.0.0.1 at first, and from 127.0.0.2 and so on when that has no free ports any more.
+    async fn connect(&self) -> io::Result<TcpStream> {
+        let number = self.opened.fetch_add(1, Ordering::Relaxed) / CONNECTIONS_PER_ADDRESS;
+        if number == 0 || !self.address.ip().is_loopback() || self.address.is_ipv6() {
+            return TcpStream::connect(self.address).await;
+        }
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + number), 0).into())?;
+        socket.connect(self.address).await
+    }
+}
+
+/// A connection that any device may use: each call has its own credential.
+pub(crate) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    host: HeaderValue,
+}
+
+impl Connection {
+    pub(crate) async fn open(server: &Server) -> Result<Self, BenchError> {
+        let failed = |error: io::Error| BenchError::Connection(error.to_string());
+        let Server { address, tls, .. } = server;
+        let stream = server.connect().await.map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        let sender = match tls {
+            None => spoken(stream).await?,
+            Some(tls) => spoken(tls.connect(address.ip().into(), stream).await.map_err(failed)?).await?,
+        };
+        let host = HeaderValue::from_str(&address.to_string()).expect("an address is a legal header value");
+        Ok(Self { sender, host })
+    }
+
+    /// Enrols a client; returns its credential.
+    pub(crate) async fn enrol(&mut self, token: &HeaderValue) -> Result<HeaderValue, BenchError> {
+        let request = EnrolRequest { attributes: Default::default(), certificate_request: None, attestation: None };
+        let body = json(&request);
+        let enrolled: EnrolResponse = self.call(Method::POST, "/device/v1/clients", token, body).await?;
+        Ok(bearer(&enrolled.secret))
+    }
+
+    /// Checks a client in with the body from [`check_in_body`].
+    pub(crate) async fn check_in(
+        &mut self,
+        client: &HeaderValue,
+        body: &Bytes,
+    ) -> Result<Option<Box<Assignment>>, BenchError> {
+        match self.call(Method::POST, "/device/v1/checkins", client, body.clone()).await? {
+            CheckInResponse::Assigned(assignment) => Ok(Some(assignment)),
+            CheckInResponse::Retry { .. } => Ok(None),
+        }
+    }
+
+    pub(crate) async fn put_update(
+        &mut self,
+        client: &HeaderValue,
+        assignment: &Assignment,
+        body: Bytes,
+    ) -> Result<(), BenchError> {
+        let path = format!("/device/v1/assignments/{}/update?weight=1&loss=0.5&steps=1&train_ms=1", assignment.id);
+        self.call::<ReportAccepted>(Method::PUT, &path, client, body).await.map(drop)
+    }
+
+    /// Downloads the model of an assignment and discards it.
+    pub(crate) async fn fetch_model(
+        &mut self,
+        client: &HeaderValue,
+        assignment: &Assignment,
+    ) -> Result<(), BenchError> {
+        let path = format!("/device/v1/jobs/{}/models/{}", assignment.job, assignment.model_version);
+        let mut response = self.send(Method::GET, &path, client, Bytes::new()).await?;
+        while let Some(frame) = response.body_mut().frame().await {
+            frame.map_err(|error| BenchError::Connection(error.to_string()))?;
+        }
+        match response.status().as_u16() {
+            200 => Ok(()),
+            status => Err(BenchError::Answer { call: format!("GET {path}"), status, body: String::new() }),
+        }
+    }
+
+    /// Sends a body without a credential.
+    pub(crate) async fn put(&mut self, path: &str, body: Bytes) -> Result<(), BenchError> {
+        self.call::<serde_json::Value>(Method::PUT, path, &HeaderValue::from_static("-"), body).await.map(drop)
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &mut self,
+        method: Method,
+        path: &str,
+        bearer: &HeaderValue,
+        body: Bytes,
+    ) -> Result<T, BenchError> {
+        let call = format_args!("{method} {path}").to_string();
+        let response = self.send(method, path, bearer, body).await?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await;
+        let body = body.map_err(|error| BenchError::Connection(error.to_string()))?.to_bytes();
+        let parsed = if status == 200 { serde_json::from_slice(&body).ok() } else { None };
+        parsed.ok_or_else(|| BenchError::Answer {
+            call,
+            status,
+            body: String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES)]).into_owned(),
+        })
+    }
+
+    async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        bearer: &HeaderValue,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, BenchError> {
+        let broken = |error: hyper::Error| BenchError::Connection(error.to_string());
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, &self.host)
+            .header(AUTHORIZATION, bearer)
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .expect("the parts are ours and legal");
+        self.sender.ready().await.map_err(broken)?;
+        self.sender.send_request(request).await.map_err(broken)
+    }
+}
+
+/// Speaks HTTP/1.1 over a stream, in a task of its own.
+async fn spoken<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+) -> Result<SendRequest<Full<Bytes>>, BenchError> {
+    let shaken = handshake(TokioIo::new(stream)).await;
+    let (sender, connection) = shaken.map_err(|error| BenchError::Connection(error.to_string()))?;
+    // It ends with the sender, which reports the same errors.
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+/// The body of a check-in that may be held for `wait_ms`.
+pub(crate) fn check_in_body(wait_ms: u32) -> Bytes {
+    json(&CheckInRequest {
+        attributes: Default::default(),
+        state: DeviceState { examples: 1, ..DeviceState::default() },
+        sdk_version: env!("CARGO_PKG_VERSION").into(),
+        sdk: None,
+        codecs: CodecName::ALL.to_vec(),
+        wait_ms,
+    })
+}
+
+/// The `Authorization` header.
+pub(crate) fn bearer(secret: &Secret) -> HeaderValue {
+    let mut value =
+        HeaderValue::from_str(&format!("Bearer {}", secret.expose())).expect("tokens are legal header values");
+    value.set_sensitive(true);
+    value
+}
+
+fn json<T: Serialize>(value: &T) -> Bytes {
+    serde_json::to_vec(value).expect("the API's types have string keys and no failing serialisers").into()
+}

@@ -1,0 +1,106 @@
+//! `tributary-bench`: measures this build on this machine, with traffic on the loopback address only. Every run ends by
+//! itself.
+
+mod aggregate;
+mod all;
+mod attack;
+mod codec;
+mod device;
+mod error;
+mod fleet;
+mod load;
+mod populations;
+mod process;
+mod recovery;
+mod round;
+mod rules;
+mod sink;
+mod tempo;
+mod train;
+mod training;
+
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Parser, Subcommand};
+use tributary::error::CliError;
+use tributary::output::Output;
+use tributary::serve::ServeArgs;
+use tributary::{allocator, runtime, serve};
+
+/// Measures Tributary on this machine.
+#[derive(Debug, Parser)]
+#[command(name = "tributary-bench", version)]
+struct CommandLine {
+    /// Prints JSON objects, one per line, instead of text. Errors are JSON objects, too, on standard error.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum BenchCommand {
+    /// Wall time of a round: a coordinator on SQLite, and clients whose training takes no time.
+    Round(round::RoundArgs),
+    /// Check-ins and updates per second, and memory per held client: a coordinator in a process of its own.
+    Load(load::LoadArgs),
+    /// Time from the restart of a killed coordinator until it serves and has rebuilt the sum of its open round.
+    Recovery(recovery::RecoveryArgs),
+    /// Processor time, memory and wall time of rounds of large updates: a coordinator in a process of its own.
+    Aggregate(aggregate::AggregateArgs),
+    /// Bits per parameter, error and speed of update codecs, in this process.
+    Codec(codec::CodecArgs),
+    /// Examples per second and memory of a client's local training on MNIST, in this process.
+    Train(train::TrainArgs),
+    /// Rounds, bytes and accuracy of the same training with different update codecs.
+    Training(training::TrainingArgs),
+    /// Rounds, bytes and accuracy of the same training with different rules: FedAvg, FedProx, SCAFFOLD and others.
+    Rules(rules::RulesArgs),
+    /// Accuracy of the same training while some clients send wrong updates, with different rules to combine them.
+    Attack(attack::AttackArgs),
+    /// Simulated time to an accuracy with clients of different speeds: synchronous, buffered and asynchronous rounds.
+    Tempo(tempo::TempoArgs),
+    /// Every figure with a target, beside it: the benchmarks above but for learning, each in a process of its own.
+    All(all::AllArgs),
+    /// Receives bodies and discards them: the yardstick of `aggregate`.
+    #[command(hide = true)]
+    Sink,
+    /// The coordinator that is measured, as `tributary serve` starts it.
+    #[command(hide = true)]
+    Serve(Box<ServeArgs>),
+}
+
+fn main() -> ExitCode {
+    let CommandLine { json, command } = CommandLine::parse();
+    allocator::set_up(false);
+    #[expect(clippy::disallowed_methods, reason = "what is printed shows the time of day; no rule reads it")]
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+    let output = Output::of_process(json, now_ms);
+    match runtime().and_then(|runtime| runtime.block_on(run(command, &output))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(error) => {
+            output.error(&error);
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+async fn run(command: BenchCommand, output: &Output) -> Result<(), CliError> {
+    match command {
+        BenchCommand::Round(args) => round::run(&args, output).await,
+        BenchCommand::Load(args) => load::run(&args, output).await,
+        BenchCommand::Recovery(args) => recovery::run(&args, output).await,
+        BenchCommand::Aggregate(args) => aggregate::run(&args, output).await,
+        BenchCommand::Codec(args) => codec::run(&args, output).await,
+        BenchCommand::All(args) => all::run(&args, output).await,
+        BenchCommand::Sink => sink::run(output).await,
+        BenchCommand::Serve(args) => serve::run(*args, output).await,
+        BenchCommand::Tempo(args) => tempo::run(&args, output).await,
+        BenchCommand::Train(args) => train::run(&args, output).await,
+        BenchCommand::Training(args) => training::run(&args, output).await,
+        BenchCommand::Rules(args) => rules::run(&args, output).await,
+        BenchCommand::Attack(args) => attack::run(&args, output).await,
+    }
+}

@@ -1,0 +1,212 @@
+//! The opening of a round: its policy, norm bound and seed, which follow from the rounds before.
+
+use tributary_protocol::job_file::{JobFile, NormMax};
+use tributary_protocol::seed::Seed;
+use tributary_protocol::state::Task;
+
+use super::adapt::{PastWork, adapt};
+use super::clip::next_clip_norm;
+use super::diversity::{DIVERSITY_ROUNDS, DiverseRound, follow_diversity};
+use super::norm::norm_bound;
+use super::policy::TaskPolicy;
+use super::proximal::Proximal;
+
+/// What a round is opened with. It is stored with the round: every coordinator plays by it after a restart, and people
+/// can see why.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Opening {
+    pub policy: TaskPolicy,
+    /// Seed of everything that is drawn in the round.
+    pub seed: Seed,
+    /// Largest L2 norm of an update; none without a bound.
+    pub norm_max: Option<f64>,
+}
+
+/// Which of the rounds before an opening reads. A job whose settings do not adapt reads nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lookback<'a> {
+    /// First round whose updates' norms are read, for the norm bound.
+    pub norms_since: Option<u32>,
+    /// Whether policy, loss and norms of the round before are read.
+    pub last: bool,
+    /// First round whose work is read, for deadline and cohort.
+    pub works_since: Option<u32>,
+    /// Attribute of clients that tells their classes apart in that work.
+    pub class: Option<&'a str>,
+    /// Number of committed rounds whose diversity is read, for the goal.
+    pub diverse_rounds: u32,
+}
+
+/// What an opening reads.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// Training rounds that were abandoned since the last committed one.
+    pub abandoned_in_a_row: u32,
+    /// Norms of the updates that were accepted since [`Lookback::norms_since`].
+    pub norms: Vec<f64>,
+    pub last: Option<LastRound>,
+    /// Ended work since [`Lookback::works_since`].
+    pub works: Vec<PastWork>,
+    /// The time that rounds take beside their clients' work.
+    pub overhead_ms: u64,
+    /// The newest [`Lookback::diverse_rounds`].
+    pub diverse: Vec<DiverseRound>,
+}
+
+/// The training round before the one that opens.
+#[derive(Clone, Debug)]
+pub struct LastRound {
+    pub policy: TaskPolicy,
+    /// Mean loss of its trainings; none unless it was committed.
+    pub training_loss: Option<f64>,
+    /// Norms of its accepted updates.
+    pub norms: Vec<f64>,
+}
+
+impl<'a> Lookback<'a> {
+    /// What the opening of this round reads.
+    pub fn of(job: &'a JobFile, task: Task, number: u32) -> Self {
+        if task == Task::Evaluate {
+            return Self::default();
+        }
+        let adapt = job.round.adapt.as_ref();
+        let clips = job.aggregation.combine.adaptive_clip().is_some();
+        Self {
+            norms_since: match job.update.norm_max {
+                Some(NormMax::Adaptive(adaptive)) => Some(number.saturating_sub(adaptive.rounds)),
+                Some(NormMax::Fixed(_)) | None => None,
+            },
+            last: number >= 2 && (clips || job.training.algorithm.adaptive_mu().is_some()),
+            works_since: adapt.map(|adapt| number.saturating_sub(adapt.rounds)),
+            class: adapt.and_then(|adapt| adapt.class.as_deref()),
+            diverse_rounds: match adapt.and_then(|adapt| adapt.updates_goal_min) {
+                Some(_) => DIVERSITY_ROUNDS,
+                None => 0,
+            },
+        }
+    }
+}
+
+/// What a round is opened with; none for evaluations of a job without them.
+pub fn opening(job: &JobFile, task: Task, number: u32, history: &History) -> Option<Opening> {
+    let policy = TaskPolicy::of(job, task)?;
+    let seed = job.seed.expect("a stored job has a seed").derive(task.as_str(), number.into());
+    if task == Task::Evaluate {
+        return Some(Opening { policy, seed, norm_max: None });
+    }
+    let norm_max = job.update.norm_max.and_then(|bound| norm_bound(bound, &history.norms, history.abandoned_in_a_row));
+    let policy = following_last(job, following_times(job, policy, history), history.last.as_ref());
+    Some(Opening { policy, seed, norm_max })
+}
+
+/// The policy with deadline, cohort and goal that diversity and times of recent rounds give.
+fn following_times(job: &JobFile, policy: TaskPolicy, history: &History) -> TaskPolicy {
+    let Some(settings) = &job.round.adapt else { return policy };
+    let policy = match settings.updates_goal_min {
+        Some(least) => follow_diversity(&policy, least, &history.diverse),
+        None => policy,
+    };
+    adapt(&policy, settings, &history.works, history.overhead_ms).unwrap_or(policy)
+}
+
+/// The policy with the weight of FedProx and the norm of clipping that follow from the round before.
+fn following_last(job: &JobFile, policy: TaskPolicy, last: Option<&LastRound>) -> TaskPolicy {
+    let Some(LastRound { policy: before, training_loss, norms }) = last else { return policy };
+    let proximal = Proximal::next(&job.training.algorithm, before.proximal, *training_loss);
+    let clip = job.aggregation.combine.adaptive_clip();
+    let clip_norm = clip.map(|(start, settings)| next_clip_norm(settings, before.clip_norm.unwrap_or(start), norms));
+    TaskPolicy { proximal, clip_norm, ..policy }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_protocol::plan::{AdaptiveMu, Algorithm};
+
+    use super::*;
+    use crate::round::played::job_file;
+    use crate::round::times::WorkEnd;
+
+    fn opened(job: &JobFile, number: u32, history: &History) -> Opening {
+        opening(job, Task::Train, number, history).unwrap()
+    }
+
+    #[test]
+    fn a_job_that_adapts_to_nothing_reads_nothing_and_opens_with_its_file() {
+        let job = job_file("evaluation = {}\nupdate = { norm_max = 3.0 }");
+        assert_eq!(Lookback::of(&job, Task::Train, 9), Lookback::default());
+        let first = opened(&job, 1, &History::default());
+        assert_eq!((Some(first.policy), first.norm_max), (TaskPolicy::of(&job, Task::Train), Some(3.0)));
+        assert_eq!(first.seed, Seed(5).derive("train", 1));
+        let evaluation = opening(&job, Task::Evaluate, 1, &History::default()).unwrap();
+        assert_eq!((evaluation.norm_max, evaluation.seed), (None, Seed(5).derive("evaluate", 1)));
+        assert_eq!(opening(&job_file(""), Task::Evaluate, 1, &History::default()), None);
+    }
+
+    #[test]
+    fn each_setting_that_adapts_reads_its_own_history() {
+        let of = |tables: &str, task, number| {
+            let job = job_file(tables);
+            let Lookback { norms_since, last, works_since, class, diverse_rounds } = Lookback::of(&job, task, number);
+            (norms_since, last, works_since, class.map(str::to_owned), diverse_rounds)
+        };
+        let norm = "update = { norm_max = { quantile = 0.5, factor = 2.0, rounds = 4 } }";
+        assert_eq!(of(norm, Task::Train, 9), (Some(5), false, None, None, 0));
+        assert_eq!(of(norm, Task::Train, 3), (Some(0), false, None, None, 0));
+        let clip = "aggregation = { combine = { kind = 'norm_clipping', norm = 1.0, adaptive = {} } }";
+        assert_eq!(of(clip, Task::Train, 2), (None, true, None, None, 0));
+        assert_eq!(of(clip, Task::Train, 1), (None, false, None, None, 0), "there is no round before");
+        let times = "round = { adapt = { rounds = 6, class = 'device', updates_goal_min = 2 }, updates_goal = 8, updates_min = 2 }";
+        assert_eq!(of(times, Task::Train, 9), (None, false, Some(3), Some("device".to_owned()), DIVERSITY_ROUNDS));
+        assert_eq!(of(&format!("{times}\nevaluation = {{}}"), Task::Evaluate, 9), (None, false, None, None, 0));
+    }
+
+    #[test]
+    fn an_adaptive_bound_doubles_with_each_abandoned_round() {
+        let job = job_file("update = { norm_max = { quantile = 0.5, factor = 2.0, rounds = 4 } }");
+        let bound = |abandoned_in_a_row, norms: &[f64]| {
+            opened(&job, 9, &History { abandoned_in_a_row, norms: norms.to_vec(), ..History::default() }).norm_max
+        };
+        let norms = [1.0, 2.0, 3.0, 4.0, 5.0];
+        assert_eq!((bound(0, &norms), bound(2, &norms), bound(0, &norms[..4])), (Some(6.0), Some(24.0), None));
+    }
+
+    #[test]
+    fn clipping_and_the_proximal_weight_follow_from_the_round_before() {
+        let clip = "aggregation = { combine = { kind = 'norm_clipping', norm = 2.0, adaptive = { rate = 0.2 } } }";
+        let job = job_file(clip);
+        let policy = TaskPolicy::of(&job, Task::Train).unwrap();
+        let after = |clip_norm| {
+            let last =
+                LastRound { policy: TaskPolicy { clip_norm, ..policy }, training_loss: None, norms: vec![1.0, 9.0] };
+            opened(&job, 2, &History { last: Some(last), ..History::default() }).policy.clip_norm
+        };
+        assert_eq!(policy.clip_norm, Some(2.0));
+        assert_eq!((after(Some(2.0)), after(Some(4.0))), (Some(2.0), Some(4.0)), "at the median nothing moves");
+        let mut job = job_file("");
+        job.training.algorithm = Algorithm::FedProx { mu: 1.0, adaptive: Some(AdaptiveMu { step: 0.5, falls: 2 }) };
+        let policy = TaskPolicy::of(&job, Task::Train).unwrap();
+        let proximal = policy.proximal.map(|proximal| Proximal { loss: Some(1.0), ..proximal });
+        let last = LastRound { policy: TaskPolicy { proximal, ..policy }, training_loss: Some(2.0), norms: Vec::new() };
+        let next = opened(&job, 2, &History { last: Some(last), ..History::default() }).policy.proximal.unwrap();
+        assert_eq!((next.mu, next.loss), (1.5, Some(2.0)), "the loss has risen");
+    }
+
+    #[test]
+    fn deadline_and_goal_follow_the_times_and_the_diversity() {
+        let round = "updates_goal = 8, updates_min = 2, over_selection = 1.0, adapt = { updates_goal_min = 2 }";
+        let job = job_file(&format!("round = {{ {round} }}"));
+        let work = |after_ms| PastWork { after_ms, end: WorkEnd::Reported, class: String::new() };
+        let history = History {
+            works: (0..40).map(|client| work(50_000 + 500 * client)).collect(),
+            overhead_ms: 5_000,
+            // Of ten updates each, with v = 3: 1 + v of them are useful.
+            diverse: vec![DiverseRound { updates: 10, examples: 600, diversity: 4.0 / 13.0 }; 7],
+            ..History::default()
+        };
+        let policy = opened(&job, 9, &history).policy;
+        assert_eq!((policy.goal, policy.adapted_goal.and_then(|goal| goal.useful)), (4, Some(4)));
+        assert!(policy.deadline_ms < 100_000 && policy.adapted.is_some(), "{policy:?}");
+        let unmeasured = opened(&job, 9, &History::default()).policy;
+        assert_eq!((unmeasured.goal, unmeasured.adapted), (8, None));
+    }
+}

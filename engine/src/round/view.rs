@@ -1,0 +1,114 @@
+//! What a decision is made from: the stored facts of a job in one snapshot.
+
+use std::sync::Arc;
+
+use tributary_protocol::id::ClientId;
+use tributary_protocol::job_file::JobFile;
+use tributary_protocol::seed::Seed;
+use tributary_protocol::state::{JobState, Phase, Task};
+
+use super::admit::Candidate;
+use super::calendar::Calendar;
+use super::known::LastReport;
+use super::member::Member;
+use super::policy::TaskPolicy;
+
+/// What one snapshot says of a job.
+#[derive(Clone, Copy, Debug)]
+pub struct JobView<'a> {
+    pub file: &'a JobFile,
+    /// The minutes in which training rounds may open, and in which buffers draw; none if these are all.
+    pub calendar: Option<&'a Calendar>,
+    pub facts: &'a JobFacts,
+    /// Every open round: at most one of training.
+    pub rounds: &'a [OpenRound],
+    /// The open assignments with terms of their own; none without any.
+    pub work: Option<OpenWork>,
+    /// Of a stale-synchronous job.
+    pub members: &'a [Member],
+}
+
+/// The stored facts of a job that decide its next round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JobFacts {
+    pub state: JobState,
+    /// Number of training rounds opened.
+    pub rounds_opened: u32,
+    /// Number of training rounds committed.
+    pub rounds_committed: u32,
+    /// Number of training rounds abandoned since the last committed one.
+    pub abandoned_in_a_row: u32,
+    /// When the last training round ended.
+    pub last_ended_at_ms: Option<i64>,
+    /// Number of the last committed training round.
+    pub last_committed_round: Option<u32>,
+    /// Whether an evaluation of that round's model was opened.
+    pub last_committed_evaluated: bool,
+    /// Accuracy of the newest evaluated version.
+    pub accuracy: Option<f64>,
+    /// Mean of the metric of `[stop]` in the newest evaluation; none without one.
+    pub metric: Option<f64>,
+}
+
+/// What a snapshot says of an open round.
+#[derive(Clone, Debug)]
+pub struct OpenRound {
+    pub task: Task,
+    pub number: u32,
+    pub policy: TaskPolicy,
+    pub phase: Phase,
+    /// Seed of everything that is drawn in the round.
+    pub seed: Seed,
+    pub opened_at_ms: i64,
+    /// When the cohort's time ends; known once the cohort is drawn.
+    pub deadline_at_ms: Option<i64>,
+    /// Clients at work.
+    pub working: u32,
+    /// Updates or evaluations of accepted reports.
+    pub reported: u32,
+    /// Clients that were drawn into a buffer.
+    pub drawn: u32,
+    pub source: Source,
+}
+
+/// What a round draws from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    Clients {
+        /// The eligible clients that wait. Empty in a round that draws none now.
+        eligible: Vec<Arc<Candidate>>,
+        /// The last reports of clients, where the job's selection reads them.
+        reports: Vec<(ClientId, LastReport)>,
+    },
+    Coordinator {
+        has_test_set: bool,
+        /// Whether the evaluation is being computed here.
+        is_under_way: bool,
+    },
+}
+
+/// The open assignments of a job that have terms of their own: when the first of them ends, and when the last of them
+/// may have begun at the latest. Outside of these times one of them is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenWork {
+    pub ends_at_ms: i64,
+    pub begins_at_ms: i64,
+}
+
+/// What the steps of all rounds of a job depend on.
+pub(super) struct Context<'a> {
+    pub(super) file: &'a JobFile,
+    pub(super) job: JobState,
+    /// Whether the job has reached what its `[stop]` asks for.
+    pub(super) has_trained: bool,
+    /// Whether the calendar lets buffers draw in this minute.
+    pub(super) in_calendar: bool,
+    pub(super) now_ms: i64,
+}
+
+impl Context<'_> {
+    /// Whether buffers may draw now.
+    pub(super) fn may_draw(&self) -> bool {
+        self.job == JobState::Running && self.in_calendar
+    }
+}

@@ -1,0 +1,96 @@
+//! Steps of an open round, as the engine decided them.
+
+use std::sync::Arc;
+
+use tributary_engine::job::JobSpec;
+use tributary_engine::round::{Candidate, Step};
+use tributary_protocol::state::{AbandonReason, Phase, Task};
+
+use super::context::Driver;
+use super::error::DriverError;
+use super::tell;
+use crate::central::Due;
+use crate::db::{RoundKey, RoundRow};
+use crate::lifecycle::{buffers, rounds};
+use crate::models::commit::commit_training;
+use crate::runtime::clock::Stopwatch;
+
+/// Takes a step. A round that it ends is told of.
+pub(super) async fn take(
+    driver: &Driver,
+    spec: &Arc<JobSpec>,
+    round: &RoundRow,
+    step: Step,
+) -> Result<(), DriverError> {
+    let Driver { services, fleet, .. } = driver;
+    let key = round.key();
+    match step {
+        Step::Draw(clients) => return draw(driver, spec, round, &clients).await,
+        Step::Close => return Ok(rounds::close(services, &fleet.downloads, round).await?),
+        Step::Evaluate => {
+            evaluate(driver, spec, round);
+            return Ok(());
+        }
+        Step::Commit if key.task == Task::Evaluate => rounds::commit_evaluation(services, key).await?,
+        Step::Commit => commit(driver, spec, round).await?,
+        Step::Abandon(reason) => abandon(driver, key, reason).await?,
+    }
+    Ok(tell::ended(services, spec, key).await?)
+}
+
+async fn draw(
+    driver: &Driver,
+    spec: &Arc<JobSpec>,
+    round: &RoundRow,
+    clients: &[Arc<Candidate>],
+) -> Result<(), DriverError> {
+    let Driver { services, fleet, updates, .. } = driver;
+    match round.is_buffer() {
+        true => buffers::draw(services, fleet, round, clients).await?,
+        false => rounds::start(services, fleet, round, clients).await?,
+    }
+    if round.task == Task::Train {
+        updates.sums.open(round.key(), spec);
+    }
+    Ok(())
+}
+
+/// Begins an evaluation on this coordinator, which ends its round itself; the job goes on meanwhile.
+fn evaluate(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) {
+    driver.evaluations.begin(Due {
+        services: driver.services.clone(),
+        downloads: Arc::clone(&driver.fleet.downloads),
+        spec: Arc::clone(spec),
+        round: round.key(),
+        version: round.base_version,
+    });
+}
+
+async fn commit(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<(), DriverError> {
+    let Driver { services, fleet, updates, .. } = driver;
+    let (key, stopwatch) = (round.key(), Stopwatch::start());
+    match commit_training(services, &updates.sums, &fleet.downloads, spec, round).await {
+        Ok(()) => {
+            services.metrics.committed(stopwatch);
+            Ok(())
+        }
+        // What is stored cannot be read, and cannot be the next time either: the round is abandoned, the job goes on.
+        Err(error) if error.is_lasting() => {
+            let stored = services.db.read().await?.round(key).await?;
+            if stored.is_none_or(|round| round.phase != Phase::Aggregating) {
+                // Another driver committed the round and deleted its updates meanwhile.
+                updates.sums.forget(key);
+                return Ok(());
+            }
+            tracing::error!(%error, job = %key.job, round = key.number, "no model could be made");
+            abandon(driver, key, AbandonReason::Fault).await
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn abandon(driver: &Driver, key: RoundKey, reason: AbandonReason) -> Result<(), DriverError> {
+    rounds::abandon(&driver.services, &driver.fleet.downloads, key, reason).await?;
+    driver.updates.sums.forget(key);
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! What the driver sees of a job: its stored facts in one snapshot, and the clients that wait.
+
+use std::sync::Arc;
+
+use tributary_engine::job::JobSpec;
+use tributary_engine::round::{JobFacts, JobView, Member, OpenRound, OpenWork, Source, Tempo};
+use tributary_protocol::id::JobId;
+use tributary_protocol::job_file::Selection;
+use tributary_protocol::state::{Phase, Task};
+
+use super::context::Driver;
+use super::error::DriverError;
+use crate::db::{DbError, JobRow, RoundKey, RoundRow, Tx};
+use crate::fleet::waiting::Waiting;
+
+pub(super) struct Seen {
+    pub(super) spec: Arc<JobSpec>,
+    /// The open rounds.
+    pub(super) rows: Vec<RoundRow>,
+    facts: JobFacts,
+    /// The same rounds as rules see them.
+    rounds: Vec<OpenRound>,
+    work: Option<OpenWork>,
+    members: Vec<Member>,
+}
+
+impl Seen {
+    /// Reads a job; none if there is none.
+    pub(super) async fn read(driver: &Driver, id: JobId) -> Result<Option<Self>, DriverError> {
+        let Driver { services, fleet, .. } = driver;
+        let mut tx = services.db.read().await?;
+        let Some(job) = tx.job(id).await? else { return Ok(None) };
+        let spec = services.specs.of(&job)?;
+        let rows = tx.open_rounds(id).await?;
+        let tempo = Tempo::of(spec.file.round.mode);
+        let facts = facts(&mut tx, &job, &spec).await?;
+        let waiting = Waiting::read(services, fleet, &mut tx, &spec, &rows).await?;
+        let mut rounds = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let source = source(driver, &mut tx, &spec, &waiting, row).await?;
+            rounds.push(open_round(row, source));
+        }
+        Ok(Some(Self {
+            work: if tempo.is_buffer() { tx.open_work(id).await? } else { None },
+            members: match tempo {
+                Tempo::Members { .. } => tx.members(id).await?,
+                Tempo::Cohort | Tempo::Coordinator | Tempo::Buffer { .. } => Vec::new(),
+            },
+            spec,
+            rows,
+            facts,
+            rounds,
+        }))
+    }
+
+    pub(super) fn view(&self) -> JobView<'_> {
+        JobView {
+            file: &self.spec.file,
+            calendar: self.spec.calendar.as_ref(),
+            facts: &self.facts,
+            rounds: &self.rounds,
+            work: self.work,
+            members: &self.members,
+        }
+    }
+
+    /// The spec under which a round sums its updates.
+    pub(super) fn spec_of(&self, round: &RoundRow) -> Arc<JobSpec> {
+        match round.task {
+            Task::Train => self.spec.with_cohort(round.policy().cohort_size),
+            Task::Evaluate => Arc::clone(&self.spec),
+        }
+    }
+}
+
+/// Reads what the job's file asks for: a job without evaluations has none to look up.
+async fn facts(tx: &mut Tx, job: &JobRow, spec: &JobSpec) -> Result<JobFacts, DbError> {
+    let file = &spec.file;
+    let last_committed_round = job.last_committed()?;
+    let evaluated = match last_committed_round.filter(|_| file.evaluation.is_some()) {
+        Some(number) => tx.round(RoundKey { job: job.id, task: Task::Evaluate, number }).await?.is_some(),
+        None => false,
+    };
+    Ok(JobFacts {
+        state: job.state,
+        rounds_opened: job.rounds_opened,
+        rounds_committed: job.rounds_committed,
+        abandoned_in_a_row: job.abandoned_in_a_row,
+        last_ended_at_ms: job.round_ended_at_ms,
+        last_committed_round,
+        last_committed_evaluated: evaluated,
+        accuracy: match file.stop.accuracy {
+            Some(_) => tx.latest_accuracy(job.id).await?,
+            None => None,
+        },
+        metric: match &file.stop.metric {
+            Some(name) => tx.latest_metric(job.id, name).await?,
+            None => None,
+        },
+    })
+}
+
+fn open_round(row: &RoundRow, source: Source) -> OpenRound {
+    OpenRound {
+        task: row.task,
+        number: row.number,
+        policy: *row.policy(),
+        phase: row.phase,
+        seed: row.seed(),
+        opened_at_ms: row.opened_at_ms,
+        deadline_at_ms: row.deadline_at_ms,
+        working: row.working(),
+        reported: row.reported,
+        drawn: row.drawn,
+        source,
+    }
+}
+
+/// What a round draws from now.
+async fn source(
+    driver: &Driver,
+    tx: &mut Tx,
+    spec: &JobSpec,
+    waiting: &Waiting,
+    row: &RoundRow,
+) -> Result<Source, DbError> {
+    if row.policy().tempo == Tempo::Coordinator {
+        let evaluates = driver.services.evaluator.is_some();
+        return Ok(Source::Coordinator {
+            has_test_set: evaluates && tx.test_set(row.job).await?.is_some(),
+            is_under_way: driver.evaluations.is_under_way(row.key()),
+        });
+    }
+    let eligible = if row.draws() { waiting.eligible(spec, row) } else { Vec::new() };
+    let reads_reports = matches!(spec.file.round.selection, Selection::PowerOfChoice { .. } | Selection::Utility(_));
+    let reports = match (row.task, row.phase) {
+        (Task::Train, Phase::Selecting) if reads_reports => tx.last_reports(row.job).await?,
+        _ => Vec::new(),
+    };
+    Ok(Source::Clients { eligible, reports })
+}

@@ -1,0 +1,120 @@
+//! The updates of an open training round, and their combination.
+
+use std::sync::Arc;
+
+use tributary_engine::aggregate::{
+    Accumulator, Contribution, Distances, Facts, Mixture, Recipe, SharedCombined, Weighing, Weight, diversity,
+};
+use tributary_engine::job::JobSpec;
+use tributary_engine::round::{DiverseRound, TaskPolicy};
+
+use crate::error::SimulationError;
+use crate::learner::Trained;
+
+/// The updates of a round: all of them for rules that need each, else their sum.
+pub(crate) struct Updates {
+    sum: Arc<Accumulator>,
+    weighing: Option<Weighing>,
+    /// Empty where there is a sum.
+    values: Vec<Vec<f32>>,
+    facts: Vec<Facts>,
+    /// Weight and norm of each update in the sum.
+    weighed: Vec<(Weight, f64)>,
+}
+
+impl Updates {
+    pub(crate) fn new(spec: &JobSpec) -> Result<Self, SimulationError> {
+        Ok(Self {
+            sum: Arc::new(Accumulator::new(spec.update.total(), spec.caps)?),
+            weighing: spec.weighing(),
+            values: Vec::new(),
+            facts: Vec::new(),
+            weighed: Vec::new(),
+        })
+    }
+
+    /// Takes an update of a client that is so many versions behind.
+    pub(crate) fn add(
+        &mut self,
+        spec: &JobSpec,
+        update: Trained,
+        norm: f64,
+        staleness: u32,
+        enrolment: u64,
+    ) -> Result<(), SimulationError> {
+        let Trained { delta, examples, loss, steps } = update;
+        let examples = Weight::examples(examples);
+        let weight = spec.discount().weight(examples, staleness);
+        self.facts.push(Facts { weight, norm, loss, steps, enrolment });
+        match self.weighing {
+            Some(weighing) => {
+                let share = spec.discount().share(weighing, examples, staleness);
+                self.sum.add(0, &delta, share.weight);
+                self.sum.count(Contribution { weight: share.divisor, updates: 1 })?;
+                self.weighed.push((share.weight, norm));
+            }
+            None => self.values.push(delta),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.facts.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Mean loss of the trainings, weighted by examples; none without an update.
+    pub(crate) fn loss(&self) -> Option<f64> {
+        let weight: f64 = self.facts.iter().map(|facts| facts.weight.as_f64()).sum();
+        let loss: f64 = self.facts.iter().map(|facts| facts.loss * facts.weight.as_f64()).sum();
+        (weight > 0.0).then(|| loss / weight)
+    }
+
+    pub(crate) fn norms(&self) -> Vec<f64> {
+        self.facts.iter().map(|facts| facts.norm).collect()
+    }
+
+    /// The round's diversity, where the combination is a mean of this norm.
+    pub(crate) fn diverse(&self, mean_norm: f64) -> Option<DiverseRound> {
+        let total = self.sum.counted().weight.as_f64();
+        let examples = self.facts.iter().map(|facts| facts.weight.as_f64() as u64).sum();
+        let diversity = diversity(&self.weighed, mean_norm * total)?;
+        Some(DiverseRound { updates: self.count(), examples, diversity })
+    }
+
+    /// The combination that the job's rule makes of the updates.
+    pub(crate) fn combined(&self, spec: &JobSpec, policy: &TaskPolicy, version: u32) -> SharedCombined {
+        if self.weighing.is_some() {
+            return Arc::clone(&self.sum) as SharedCombined;
+        }
+        let mut updates: Vec<(Facts, &[f32])> =
+            self.facts.iter().copied().zip(self.values.iter().map(Vec::as_slice)).collect();
+        updates.sort_by(|(one, _), (other, _)| one.order(other));
+        let (facts, rows): (Vec<Facts>, Vec<&[f32]>) = updates.into_iter().unzip();
+        let gathering = spec.gathering(version).clipped_to(policy.clip_norm);
+        let distances = gathering.needs_distances().then(|| {
+            let mut distances = Distances::zeros(rows.len());
+            distances.add(&rows);
+            distances
+        });
+        match gathering.recipe(&facts, distances.as_ref()) {
+            Recipe::WeightedMean => {
+                let coefficients: Vec<f64> = facts.iter().map(|facts| facts.weight.as_f64()).collect();
+                let total: f64 = coefficients.iter().sum();
+                mixture(spec, &rows, &coefficients.iter().map(|weight| weight / total).collect::<Vec<_>>())
+            }
+            Recipe::Mixture(coefficients) => mixture(spec, &rows, &coefficients),
+            Recipe::Coordinates { members, middle } => {
+                let members: Vec<&[f32]> = members.into_iter().map(|member| rows[member]).collect();
+                Arc::new(middle.combine(&members))
+            }
+        }
+    }
+}
+
+fn mixture(spec: &JobSpec, rows: &[&[f32]], coefficients: &[f64]) -> SharedCombined {
+    let mixture = Mixture::new(spec.update.total(), coefficients, spec.file.update.magnitude_max);
+    for (row, coefficient) in rows.iter().zip(coefficients) {
+        mixture.add(0, row, *coefficient);
+    }
+    Arc::new(mixture)
+}
