@@ -10,6 +10,10 @@
 //! arrives or is made, in transactions of their own, and the one that makes it count stores no more than which it is.
 //! In files, the parts of a body are ranges of one file; in an object store, each is an object.
 //! What of it never comes to count is deleted when its time is up ([`Blobs::clear`]).
+//!
+//! Each chunk and each object has a CRC-32, which reads compare. A body from an object store is compared with its
+//! SHA-256 instead, because other programs can write there. Files, and the folders that lead to them, are synced once,
+//! before the transaction that makes the body count: a power failure may take chunks of an unfinished upload.
 
 mod appended;
 mod blobs;
