@@ -1,4 +1,4 @@
-// Two visitors of the page /join, for a test in Rust: `tests/tests/system/outside/together.rs`.
+// Two visitors of the page /join, for a test in Rust: `tests/tests/system/outside/mixed_cohort.rs`.
 
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";

@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
 import { schemaSource } from "../tools/schema";
@@ -25,6 +25,50 @@ it("no line of the sources is too long to be read", () => {
       .flatMap((line, index) => (line.length > COLUMNS_MAX ? [`${path}:${index + 1}: ${line.length} columns`] : [])),
   );
   expect(long).toEqual([]);
+});
+
+/** The files of `src`, each with those that it imports. */
+function imports(): Map<string, string[]> {
+  const files = sources(join(DASHBOARD, "web/src")).filter((path) => /\.tsx?$/.test(path));
+  const imported = (path: string) =>
+    [...readFileSync(path, "utf8").matchAll(/\b(?:from|import) "(\.[^"]+)"/g)].flatMap(([, to = ""]) => {
+      const target = join(dirname(path), to);
+      const found = [target, `${target}.ts`, `${target}.tsx`].filter((file) => files.includes(file));
+      if (found.length === 0 && !/\.(css|svg)$/.test(to)) throw new Error(`${path} imports ${to}, which is no source`);
+      return found;
+    });
+  return new Map(files.map((path) => [path, imported(path)]));
+}
+
+/** A way along imports from a file back to itself, if there is one. */
+function circle(graph: Map<string, string[]>, start: string): string[] | undefined {
+  const ways = [[start]];
+  const seen = new Set<string>();
+  for (let way = ways.shift(); way !== undefined; way = ways.shift()) {
+    for (const next of graph.get(way.at(-1) ?? "") ?? []) {
+      if (next === start) return [...way, start];
+      if (!seen.has(next)) ways.push([...way, next]);
+      seen.add(next);
+    }
+  }
+  return undefined;
+}
+
+it("no sources import each other in a circle", () => {
+  const graph = imports();
+  expect(graph.size).toBeGreaterThan(50);
+  const circles = [...graph.keys()].flatMap((path) => circle(graph, path)?.join(" -> ") ?? []);
+  expect(circles).toEqual([]);
+  expect(
+    circle(
+      new Map([
+        ["a", ["b"]],
+        ["b", ["c", "a"]],
+        ["c", []],
+      ]),
+      "a",
+    ),
+  ).toEqual(["a", "b", "a"]);
 });
 
 it("the types of the API are those of openapi.json; `npm run api` writes them", () => {

@@ -10,6 +10,10 @@
 //! it arrives or is made, in transactions of their own. The transaction that makes it count only stores which body it
 //! is. In files, the chunks of a body are ranges of one file; in an object store, each is an object. A body that is
 //! never made to count is deleted when its time is up ([`Blobs::clear`]).
+//!
+//! Each chunk and each object has a CRC-32, which reads compare. A body from an object store is compared with its
+//! SHA-256 instead, because other programs can write there. Files, and the folders that lead to them, are synced once,
+//! before the transaction that makes the body count: a power failure may take chunks of an unfinished upload.
 
 mod appended;
 mod blobs;

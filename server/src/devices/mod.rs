@@ -6,6 +6,11 @@
 //! | `authority` | the CA of each population, and the certificates that it signs |
 //! | `presented` | the certificate that a client presents: whose it is, and whether it is valid |
 //! | `attestation` | the operator's webhook that allows enrolments |
+//!
+//! The handshake accepts any certificate whose key the client has. Who it belongs to, who signed it and whether it is
+//! valid is decided for each request by the coordinator's clock, so a long connection outlives no certificate and no
+//! revocation. The URI in a certificate says which population's CA must have signed it. A client that enrols again
+//! keeps its id only if the handshake presented its certificate: a certificate request alone may be a copy.
 
 mod attestation;
 mod authority;

@@ -1,4 +1,8 @@
 //! A file that is derived from a model version: the model in a smaller form, or the delta from the version before.
+//!
+//! A form is made once, from the staged model, and stored by the transaction that stores the version. A model delta is
+//! rounded to 8-bit values before the model moves by it, so a chain of deltas gives the bits of the model. Scales
+//! precede values in a file, so both encoders make two passes. They hold one chunk and one scale per 64 values.
 
 use tributary_engine::job::JobSpec;
 use tributary_protocol::body::{Shrinker, is_packed};

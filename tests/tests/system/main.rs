@@ -15,7 +15,7 @@
 //! | [`simulation`] | drawn histories of losses, deaths and restarts: what was acknowledged is counted once |
 //! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
 //! | [`schema`] | the OpenAPI document holds for drawn requests |
-//! | [`truth`] | known worlds, and what operators read about them |
+//! | [`diagnosis`] | known worlds, and what operators read about them |
 //! | [`house`] | the rules of the source tree: imports, rooms, packages, texts |
 //! | [`outside`] | programs of other people, over TLS: a client in Python, a scanner; and the page about the protocol |
 //! | [`python`] | exported models, read and computed by somebody else |
@@ -27,6 +27,7 @@ mod api;
 mod blobs;
 mod cluster;
 mod database;
+mod diagnosis;
 mod downloads;
 mod hostile;
 mod house;
@@ -40,4 +41,3 @@ mod sdk;
 mod simulation;
 mod streams;
 mod support;
-mod truth;

@@ -5,12 +5,12 @@ import type { Curve, CurveMark, CurvePoint, Job, Target } from "../api/types";
 import { LinePlot } from "../charts/line-plot";
 import type { Guide } from "../charts/marks";
 import { AXES, type Axis, columns, describe, distinctTargets, marksOf, targetWallMs } from "../lib/curve";
+import { endsSomething } from "../lib/events";
 import { axisReals, bytes, compact, count, duration, percent, plural, real } from "../lib/format";
 import { links, setQuery, useLocation } from "../router";
 import { useResource } from "../ui/connection";
 import { Empty, NotAvailable, Panel, Pending, Segmented } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
-import { endsSomething } from "./job";
 
 export const X_FORMATS: Record<Axis, (value: number) => string> = {
   round: (value) => count(Math.round(value)),

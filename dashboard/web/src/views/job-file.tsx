@@ -2,11 +2,11 @@
 
 import type { Job } from "../api/types";
 import { save } from "../lib/download";
+import { endsSomething } from "../lib/events";
 import { tokens } from "../lib/toml";
 import { links } from "../router";
 import { useConnection, useMay, useResource } from "../ui/connection";
 import { NotAvailable, Panel, Pending } from "../ui/parts";
-import { endsSomething } from "./job";
 
 /** TOML in colours. `label` names it for screen readers. */
 export function Toml({ text, label }: { text: string; label: string }) {

@@ -3,12 +3,12 @@
 import { useMemo } from "preact/hooks";
 import type { ClassCounts, ClassTotals, Job, MetricCurve, Page, Round, RoundDetail } from "../api/types";
 import { LinePlot } from "../charts/line-plot";
+import { endsSomething } from "../lib/events";
 import { axisReals, count, percent, plural } from "../lib/format";
 import { classRows, describeMetric, heat, metricColumns, metricFormat, metricTitle } from "../lib/metrics";
 import { useResource } from "../ui/connection";
 import { Panel } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
-import { endsSomething } from "./job";
 
 /** Metrics and classes of a job; nothing where its clients report neither. */
 export function JobMetrics({ job }: { job: Job }) {

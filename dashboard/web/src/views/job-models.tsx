@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import type { Job, ModelVersion, Page } from "../api/types";
 import { download, type ModelForm, modelFileName } from "../lib/download";
+import { endsSomething } from "../lib/events";
 import { bytes, count, percent, real, UNKNOWN } from "../lib/format";
 import { links } from "../router";
 import { useConnection, useMay, useResource } from "../ui/connection";
@@ -10,7 +11,6 @@ import { Glyph } from "../ui/glyph";
 import { useNarrow } from "../ui/narrow";
 import { Ago, Command, Empty, Panel, Pending, Segmented, When } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
-import { endsSomething } from "./job";
 import { UploadModel } from "./upload-model";
 
 const PAGE = 50;

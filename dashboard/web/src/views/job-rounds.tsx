@@ -3,6 +3,7 @@
 import type { AbandonReason, FeedEvent, Job, Page, Round } from "../api/types";
 import { counts } from "../lib/cohort";
 import { download } from "../lib/download";
+import { endsSomething } from "../lib/events";
 import { bytes, count, duration, percent, plural, real, UNKNOWN, words } from "../lib/format";
 import { links, setQuery, useLocation } from "../router";
 import { CohortBar } from "../ui/cohort";
@@ -11,7 +12,6 @@ import { StateTag } from "../ui/glyph";
 import { useNarrow } from "../ui/narrow";
 import { Choice, Empty, Hint, Panel, Pending, When } from "../ui/parts";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
-import { endsSomething } from "./job";
 
 const PAGE = 50;
 /** Why a round was abandoned, spelt out. */

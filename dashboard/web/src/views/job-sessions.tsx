@@ -1,6 +1,7 @@
 // How far the sessions of a job's clients came: a funnel, and the count of each shape.
 
 import type { Job, Page, Round, ShapeCount } from "../api/types";
+import { endsSomething } from "../lib/events";
 import { count, percent, plural } from "../lib/format";
 import { funnel, merged, shapeEnd, shapeWords } from "../lib/shapes";
 import { useResource } from "../ui/connection";
@@ -8,7 +9,6 @@ import { Glyph } from "../ui/glyph";
 import { useNarrow } from "../ui/narrow";
 import { Empty, Hint, NotAvailable, Panel, Pending, Share } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
-import { endsSomething } from "./job";
 
 const ROUNDS = 100;
 

@@ -1,8 +1,9 @@
 // One job: its open rounds, curves, rounds, sessions, models and file; and its controls.
 
 import { useEffect, useRef } from "preact/hooks";
-import type { Assignment, Cell, FeedEvent, Job, Page, Round } from "../api/types";
+import type { Assignment, Cell, Job, Page, Round } from "../api/types";
 import { counted } from "../lib/cohort";
+import { endsSomething, ofJob } from "../lib/events";
 import { links, useLocation } from "../router";
 import { useResource } from "../ui/connection";
 import { HealthLine } from "../ui/health";
@@ -27,16 +28,6 @@ const TABS = [
   ["models", "Models"],
   ["file", "Job file"],
 ] as const;
-
-/** Accepts the events of a job, those of single assignments too. */
-export function ofJob(job: string): (event: FeedEvent) => boolean {
-  return (event) => event.job === job;
-}
-
-/** Accepts the events of a job and its rounds, which change curves, tables and models; not those of assignments. */
-export function endsSomething(job: string): (event: FeedEvent) => boolean {
-  return (event) => event.job === job && event.assignment === undefined;
-}
 
 /** The health line counts down while a job waits, without events. */
 const HEALTH_MS = 10_000;

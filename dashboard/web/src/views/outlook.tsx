@@ -2,10 +2,10 @@
 
 import { useId, useState } from "preact/hooks";
 import type { Job, Outlook, OutlookPoint, RoundPolicy } from "../api/types";
+import { endsSomething } from "../lib/events";
 import { count, duration, plural } from "../lib/format";
 import { useMay, useResource } from "../ui/connection";
 import { NotAvailable, Panel, Pending } from "../ui/parts";
-import { endsSomething } from "./job";
 import { PolicyDialog } from "./policy";
 
 /** A slider over the deadlines that the coordinator played the last rounds with, and buttons that take one over. */

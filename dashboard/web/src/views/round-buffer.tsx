@@ -2,11 +2,11 @@
 // Of a stale-synchronous job: the clocks of its members. Of both: who is always stale.
 
 import type { MemberClock, RoundDetail, StaleClient } from "../api/types";
+import { endsSomething } from "../lib/events";
 import { count, percent, plural, real } from "../lib/format";
 import { links } from "../router";
 import { useResource } from "../ui/connection";
 import { Panel, Stat, Stats } from "../ui/parts";
-import { endsSomething } from "./job";
 
 /** The buffer of a round; nothing for a round with a cohort. */
 export function BufferPanel({ job, data }: { job: string; data: RoundDetail }) {

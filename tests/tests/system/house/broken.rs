@@ -2,6 +2,7 @@
 
 use super::graph::Graph;
 use super::packages::{packages_keep_their_order, pure_packages_reach_no_runtime};
+use super::pages::{page, the_arrows_are_those_of_packages, types_are_where_their_word_says};
 use super::rules::{
     ROOMS, Room, folders_draw_the_system, no_circle_of_files, only_lifecycle_changes_state, only_stored_reads_updates,
     reserved_paths_stay_where_they_belong, rooms_import_downwards, texts_are_finished,
@@ -147,6 +148,7 @@ fn a_forbidden_arrow_between_packages_is_named() {
                 "[target.'cfg(unix)'.dependencies]\ntributary-engine.workspace = true",
             );
             sources.replace("Cargo.toml", "\nmembers = [", "\nmembers = [\"ffi\", ");
+            sources.replace("client-sdk/Cargo.toml", "tributary-tls =", "another-tls =");
         },
         packages_keep_their_order,
     );
@@ -157,8 +159,29 @@ fn a_forbidden_arrow_between_packages_is_named() {
             "tributary-engine -> tributary-server",
             "protocol/Cargo.toml:2: tributary-protocol -> tributary-engine",
             "ffi has no row",
+            "PACKAGES has tributary-client -> tributary-tls, which is not used",
         ],
     );
+}
+
+#[test]
+fn an_arrow_that_the_architecture_page_lacks_is_named() {
+    let page = page("ARCHITECTURE.md").replace("| `engine` | `protocol` |", "");
+    let said = the_arrows_are_those_of_packages(&SOURCES, &page);
+    assert_eq!(said, ["ARCHITECTURE.md: there is no row | `engine` | `protocol` |, which PACKAGES has"]);
+}
+
+#[test]
+fn a_second_type_with_the_name_of_a_word_is_named() {
+    let mut changed = SOURCES.clone();
+    changed.put_line("server/src/fleet/mod.rs", "pub enum Round {}");
+    let page = page("docs/words.md") + "\n| ghost | nothing | `Ghost` in `engine/src/` |\n";
+    let said = types_are_where_their_word_says(&changed, &page);
+    let expected = [
+        "server/src/fleet/mod.rs:1: Round is a word of docs/words.md, and its type is in protocol/src/operator/",
+        "docs/words.md: there is no Ghost in engine/src/",
+    ];
+    assert_eq!(said, expected);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! | [`sources`], [`tokens`], [`modules`], [`graph`] | from the texts of a crate to its import graph |
 //! | [`rules`] | rules of the sources: rooms, circles, reserved paths, texts |
 //! | [`packages`] | rules of the manifests and the lock file |
+//! | [`pages`] | pages about the code: arrows between packages, words and their types |
 //! | [`supply`] | licences, origins and names of dependencies |
 //! | [`crates`] | tests of the graph on small made-up crates |
 //! | [`broken`] | tests of the rules: each one names what was added on purpose to break it |
@@ -17,6 +18,7 @@ mod crates;
 mod graph;
 mod modules;
 mod packages;
+mod pages;
 mod rules;
 mod sources;
 mod supply;
@@ -27,6 +29,7 @@ use std::sync::LazyLock;
 
 use graph::Graph;
 use packages::PACKAGES;
+use pages::page;
 use sources::Sources;
 
 static SOURCES: LazyLock<Sources> = LazyLock::new(|| {
@@ -95,10 +98,20 @@ fn texts_are_finished() {
     holds(rules::texts_are_finished(&SOURCES));
 }
 
+#[test]
+fn the_architecture_page_has_the_arrows_between_packages() {
+    holds(pages::the_arrows_are_those_of_packages(&SOURCES, &page("ARCHITECTURE.md")));
+}
+
+#[test]
+fn a_type_with_the_name_of_a_word_is_where_the_page_of_words_says() {
+    holds(pages::types_are_where_their_word_says(&SOURCES, &page("docs/words.md")));
+}
+
 /// The tables of limits and attacks in `docs/security.md` name the tests that prove them.
 #[test]
 fn the_security_page_names_tests_that_exist() {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/security.md")).unwrap();
+    let page = page("docs/security.md");
     let is_test = |name: &&str| {
         let is_word = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
         name.len() > 20 && !name.starts_with("tributary_") && name.chars().all(is_word)

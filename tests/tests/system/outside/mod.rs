@@ -8,19 +8,19 @@
 //! | [`client`] | a client in Python, written from that page |
 //! | [`examples`] | the example apps of the SDK and of the Python package |
 //! | [`key_exchange`] | TLS clients that know the post-quantum group, and those that do not |
+//! | [`mixed_cohort`] | clients of all kinds in one round, two tabs of a browser among them |
 //! | [`package`] | clients of the Python package, which is the SDK with Python's types |
 //! | [`scan`] | sslyze, a scanner of TLS |
-//! | [`together`] | clients of all kinds in one round, two tabs of a browser among them |
 
 mod app;
 mod boards;
 mod client;
 mod examples;
 mod key_exchange;
+mod mixed_cohort;
 mod package;
 mod page;
 mod scan;
-mod together;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -3,18 +3,18 @@
 
 mod adapt;
 mod attack;
+mod batched_reports;
 pub(crate) mod buffered;
 mod central;
-mod choice;
 mod clocked;
-mod closing;
 mod cluster;
 mod drivers;
 mod evaluation;
+mod goal_and_deadline;
 mod metrics;
 mod restart;
 mod result;
 mod rules;
+mod selection;
 mod shutdown;
-mod surroundings;
-mod together;
+mod storage_faults;

@@ -58,7 +58,7 @@ async fn an_upload_that_breaks_off_again_and_again_counts_once() {
     }
 }
 
-/// The slow one's update is on the road while buffers fill, models are made, coordinators restart and drivers meet.
+/// The slow one's update is in the network while buffers fill, models are made, coordinators restart and drivers meet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_update_that_arrives_in_a_later_buffer_counts_there_once() {
     let begin = [DriverOnce, CheckIn(0), CheckIn(1), DriverOnce, ToUpload(1)];

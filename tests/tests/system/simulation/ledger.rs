@@ -15,7 +15,7 @@ use tributary_server::app::App;
 use tributary_server::blob::model_key;
 use tributary_server::db::RoundKey;
 
-use super::road::Reply;
+use super::network::Reply;
 use crate::support::WEIGHTS;
 
 /// Most events of one look; a history has far fewer between two.

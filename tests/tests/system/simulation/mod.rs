@@ -6,7 +6,7 @@
 //! | [`op`] | what can happen, and how a history is drawn from a seed |
 //! | [`stage`] | how it happens |
 //! | [`player`] | a client: the SDK and where its session stands |
-//! | [`road`] | the network |
+//! | [`network`] | the network, which delivers or loses each request |
 //! | [`ledger`] | what must hold after every operation |
 //! | [`shrink`] | the smallest history that still fails |
 //! | [`kept`] | histories that failed once |
@@ -15,9 +15,9 @@
 
 mod kept;
 mod ledger;
+mod network;
 mod op;
 mod player;
-mod road;
 mod shrink;
 mod stage;
 

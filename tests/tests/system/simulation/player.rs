@@ -16,7 +16,7 @@ use tributary_protocol::id::ClientId;
 use tributary_server::runtime::clock::ManualClock;
 
 use super::ledger::{Ledger, noise, step, weight};
-use super::road::{Call, Reply, Road, is_upload};
+use super::network::{Call, Network, Reply, is_upload};
 use crate::support::{WEIGHTS, World, within_reason};
 
 /// How long a check-in is held.
@@ -30,7 +30,7 @@ pub(super) struct Player {
     /// Its last upload, arrived or not.
     pub(super) last_upload: Option<Request>,
     pub(super) at: At,
-    road: Arc<Road>,
+    network: Arc<Network>,
     calls: mpsc::UnboundedReceiver<Call>,
     /// Outlives the sessions, like the disk of a device.
     store: Arc<MemoryStore>,
@@ -44,7 +44,7 @@ pub(super) struct Player {
 pub(super) enum At {
     /// There is none.
     Home,
-    /// A request is on the road.
+    /// A request is in the network.
     Asking(Call),
     /// A retry pause; it ends when this is sent.
     Napping(oneshot::Sender<()>),
@@ -55,13 +55,13 @@ pub(super) enum At {
 impl Player {
     pub(super) fn new(number: usize, world: &World, ledger: &Arc<Mutex<Ledger>>) -> Self {
         let (nap, naps) = mpsc::unbounded_channel();
-        let (road, calls) = Road::build();
+        let (network, calls) = Network::build();
         Self {
             number,
             id: None,
             last_upload: None,
             at: At::Home,
-            road: Arc::new(road),
+            network: Arc::new(network),
             calls,
             store: Arc::default(),
             session: None,
@@ -76,7 +76,7 @@ impl Player {
         assert!(self.session.is_none());
         let builder = Client::builder(world.server(), world.enrolment.clone()).store(Arc::clone(&self.store) as Arc<_>);
         let builder = builder.wait(Duration::from_millis(WAIT_MS as u64)).clock(Arc::clone(&self.clock) as Arc<_>);
-        let client = builder.transport(Arc::clone(&self.road) as Arc<_>).build().unwrap();
+        let client = builder.transport(Arc::clone(&self.network) as Arc<_>).build().unwrap();
         let mut learner = Learner { client: self.number, ledger: Arc::clone(&self.ledger) };
         self.session = Some(tokio::spawn(async move { client.run_once(&mut learner, &AlwaysOn).await }));
         self.settle().await;
@@ -103,7 +103,7 @@ impl Player {
         }
     }
 
-    /// Takes the request on the road, if there is one; ends a nap and begins a session for it.
+    /// Takes the request out of the network, if there is one; ends a nap and begins a session for it.
     pub(super) async fn request(&mut self, world: &World) -> Option<Call> {
         if matches!(self.at, At::Home) {
             self.begin(world).await;

@@ -14,9 +14,9 @@ use tributary_protocol::state::{JobState, Phase};
 use tributary_server::Coordinator;
 
 use super::ledger::Ledger;
+use super::network::{Call, Reply, arrive, arrive_in_part, is_upload, what};
 use super::op::{Op, Setup};
 use super::player::{At, Player, WAIT_MS};
-use super::road::{Call, Reply, arrive, arrive_in_part, is_upload, what};
 use crate::rounds::buffered::buffered;
 use crate::support::{World, within_reason};
 
@@ -39,7 +39,7 @@ const REST_WEIGHTS: usize = 420_000;
 /// Who and what takes part in a history.
 struct Stage {
     world: World,
-    /// The last stretch of every road.
+    /// Brings the requests that are delivered to the coordinator.
     http: HttpTransport,
     job: JobId,
     players: Vec<Player>,

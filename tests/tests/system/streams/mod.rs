@@ -1,8 +1,8 @@
 //! Bodies that are never whole in memory: models and updates of a million parameters.
 
+mod concurrent;
 mod large;
 mod resumed;
-mod together;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,10 +1,10 @@
 //! The world of the tests: a coordinator, its operator, its devices, and trainers that need no data.
 
 mod answer;
-mod books;
 mod device;
 mod evaluator;
 mod files;
+mod invariants;
 mod postgres;
 mod python;
 mod sdk;

@@ -1,4 +1,4 @@
-//! What must hold of a job at any moment, whatever happened to it.
+//! The invariants of a job: what must hold at any moment, whatever happened to it.
 
 use axum::body::Bytes;
 use tributary_protocol::hash::Sha256Hash;

@@ -1,4 +1,4 @@
-//! Faults of the surroundings: a full disk, a database that goes away. The answer is 503 with a time to come back;
+//! Faults of the storage: a full disk, a database that goes away. The answer is 503 with a time to come back;
 //! nothing that was acknowledged is lost, and when the fault ends the round goes on.
 
 use reqwest::Method;

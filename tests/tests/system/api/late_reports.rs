@@ -1,4 +1,4 @@
-//! Work that comes after its round closed.
+//! Reports that come after their round closed.
 
 use serde_json::json;
 use tributary_protocol::operator::{Client, Page};

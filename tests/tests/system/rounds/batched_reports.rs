@@ -1,4 +1,4 @@
-//! Reports that come while another transaction has the job: they are stored together, each as if it had come alone.
+//! Reports that arrive during a transaction of their job share the next one, each as if it had come alone.
 
 use std::future::Future;
 

@@ -1,4 +1,4 @@
-//! Who is drawn.
+//! The selection of the cohort: who is drawn, and who is told why it waits.
 
 use serde_json::json;
 use tributary_protocol::device::{CheckInResponse, WaitsFor};

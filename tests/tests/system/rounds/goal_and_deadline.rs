@@ -1,4 +1,4 @@
-//! When a round closes, and what becomes of those who are not done.
+//! Goal, minimum and deadline: how a round ends, and how the assignments that are still open do.
 
 use serde_json::json;
 use tributary_protocol::problem::ProblemType;

@@ -1,4 +1,4 @@
-//! The road between a client and the coordinator: each request stops on it until the history says what becomes of it.
+//! The network between a client and the coordinator: it keeps each request until the history delivers or loses it.
 
 use std::net::SocketAddr;
 
@@ -13,9 +13,9 @@ use tokio::sync::{mpsc, oneshot};
 use tributary_client::transport::{Request, Response, TransportError};
 use tributary_client::{HttpTransport, Transport};
 
-/// The transport of one client: requests go onto the road and wait there.
+/// The transport of one client: its requests wait in the network.
 #[derive(Debug)]
-pub(super) struct Road {
+pub(super) struct Network {
     calls: mpsc::UnboundedSender<Call>,
 }
 
@@ -35,15 +35,15 @@ pub(super) struct Reply {
     body: Bytes,
 }
 
-impl Road {
-    /// The client's end of a road, and the other end.
+impl Network {
+    /// The client's end, and the receiver of its requests.
     pub(super) fn build() -> (Self, mpsc::UnboundedReceiver<Call>) {
         let (calls, sent) = mpsc::unbounded_channel();
         (Self { calls }, sent)
     }
 }
 
-impl Transport for Road {
+impl Transport for Network {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>> {
         Box::pin(async move {
             let broken = |_| TransportError("the connection broke".into());
