@@ -23,7 +23,6 @@ use crate::layers::ModelSpec;
 use crate::metrics::{METRIC_MAX, MetricName};
 use crate::plan::Training;
 use crate::seed::Seed;
-use crate::sharing::Part;
 use crate::update::Codec;
 
 pub use adapt::Adapt;
@@ -374,11 +373,8 @@ impl JobFile {
     /// # Errors
     /// [`JobFileError`] names the first setting that fails.
     pub fn check(&self) -> Result<(), JobFileError> {
-        let parts = self.model.parts()?;
+        self.model.parts()?;
         self.training.check()?;
-        let range = "left out where [model] names no personal parameters";
-        let trains_personal = self.training.personal_epochs.is_none() || parts.has(Part::Personal);
-        require(trains_personal, "[training] personal_epochs", range)?;
         self.update.check()?;
         let download = "false with this codec: model deltas lead from one f32 model to the next";
         require(self.download.is_consistent(), "[download] delta", download)?;
