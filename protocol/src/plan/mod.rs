@@ -242,7 +242,6 @@ impl Training {
 
 impl Optimizer {
     /// The learning rate, before any schedule.
-    #[must_use]
     pub fn learning_rate(&self) -> f64 {
         match *self {
             Self::Sgd { learning_rate, .. } | Self::Adam { learning_rate, .. } | Self::AdamW { learning_rate, .. } => {
