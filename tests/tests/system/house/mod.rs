@@ -7,6 +7,7 @@
 //! | [`rules`] | rules of the sources: rooms, circles, reserved paths, texts |
 //! | [`packages`] | rules of the manifests and the lock file |
 //! | [`supply`] | licences, origins and names of dependencies |
+//! | [`pages`] | rules of the Markdown files |
 //! | [`crates`] | tests of the graph on small made-up crates |
 //! | [`broken`] | tests of the rules: each one names what was added on purpose to break it |
 //!
@@ -17,6 +18,7 @@ mod crates;
 mod graph;
 mod modules;
 mod packages;
+mod pages;
 mod rules;
 mod sources;
 mod supply;
@@ -93,6 +95,13 @@ fn modules_with_children_are_folders() {
 #[test]
 fn texts_are_finished() {
     holds(rules::texts_are_finished(&SOURCES));
+}
+
+#[test]
+fn tables_of_the_pages_are_whole() {
+    let pages = pages::pages_of_repository();
+    assert!(pages.iter().any(|(path, _)| path == "docs/rules.md"), "{pages:?}");
+    holds(pages::tables_are_whole(&pages));
 }
 
 /// The tables of limits and attacks in `docs/security.md` name the tests that prove them.
