@@ -81,7 +81,6 @@ pub enum ClassCountsError {
 
 impl ClassCounts {
     /// Counts of so many classes, all 0; `None` where classes are not counted.
-    #[must_use]
     pub fn of_classes(classes: usize) -> Option<Self> {
         if classes == 0 || classes > COUNTED_CLASSES_MAX {
             return None;
@@ -92,7 +91,6 @@ impl ClassCounts {
     }
 
     /// Number of classes.
-    #[must_use]
     pub fn classes(&self) -> usize {
         match self {
             Self::Confusion { classes, .. } => *classes as usize,
@@ -121,7 +119,6 @@ impl ClassCounts {
     }
 
     /// Targets and right answers of each class.
-    #[must_use]
     pub fn totals(&self) -> ClassTotals {
         match self {
             Self::Confusion { classes, counts } => {

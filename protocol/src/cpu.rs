@@ -29,7 +29,6 @@ pub enum Level {
 
 impl Cpu {
     /// The largest set that this CPU has. The answer is cached: after the first call this takes a few instructions.
-    #[must_use]
     #[inline]
     pub fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
@@ -45,13 +44,11 @@ impl Cpu {
     }
 
     /// The baseline of the architecture.
-    #[must_use]
     pub fn portable() -> Self {
         Self(Level::Portable)
     }
 
     /// All sets that this CPU has, for tests and benchmarks that compare them.
-    #[must_use]
     pub fn all() -> Vec<Self> {
         #[cfg(target_arch = "x86_64")]
         let further = [(is_x86_feature_detected!("avx2"), Level::Avx2), (has_avx512(), Level::Avx512)];
@@ -63,7 +60,6 @@ impl Cpu {
 
     /// Selects the version in [`for_each_cpu!`](crate::for_each_cpu).
     #[doc(hidden)]
-    #[must_use]
     #[inline]
     pub fn level(self) -> Level {
         self.0

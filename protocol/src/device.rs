@@ -95,7 +95,6 @@ pub struct AttributesError;
 
 impl Attributes {
     /// Names and values, ordered by name.
-    #[must_use]
     pub fn as_map(&self) -> &BTreeMap<String, String> {
         &self.0
     }
@@ -121,7 +120,6 @@ impl Attributes {
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -410,7 +408,6 @@ pub struct Plan {
 
 impl Plan {
     /// Whether clients keep a vector that must go back when the round that took their update is abandoned.
-    #[must_use]
     pub fn goes_back(&self) -> bool {
         let algorithm = &self.training.algorithm;
         algorithm.keeps_state()
@@ -420,7 +417,6 @@ impl Plan {
     }
 
     /// SHA-256 of the plan's JSON. It identifies the plan in the operator API.
-    #[must_use]
     pub fn hash(&self) -> Sha256Hash {
         Sha256Hash::of(&serde_json::to_vec(self).expect("a plan has no map with keys that JSON lacks"))
     }

@@ -8,7 +8,6 @@ pub const REPR_DIGEST: &str = "repr-digest";
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Value of the header: `sha-256=:<base64>:`, a dictionary of byte sequences (RFC 9651).
-#[must_use]
 pub fn repr_digest(hash: Sha256Hash) -> String {
     let mut text = String::from("sha-256=:");
     for group in hash.0.chunks(3) {

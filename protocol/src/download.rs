@@ -39,13 +39,11 @@ pub enum ModelForm {
 
 impl Download {
     /// Whether clients download plain f32 models.
-    #[must_use]
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }
 
     /// Whether the settings fit each other: model deltas lead from one f32 model to the next.
-    #[must_use]
     pub fn is_consistent(&self) -> bool {
         !self.delta || self.codec == ModelForm::F32
     }
@@ -56,7 +54,6 @@ impl ModelForm {
     pub const ALL: [Self; 3] = [Self::F32, Self::F16, Self::Int8];
 
     /// The word in job files and queries.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::F32 => "f32",

@@ -20,7 +20,6 @@ pub struct ParseHashError;
 
 impl Sha256Hash {
     /// Hashes bytes that are all in memory.
-    #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
@@ -32,7 +31,6 @@ pub struct Sha256Hasher(Sha256);
 
 impl Sha256Hasher {
     /// A hasher of zero bytes.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }

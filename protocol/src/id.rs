@@ -32,7 +32,6 @@ macro_rules! random_id {
 
         impl $name {
             /// Makes an id of 16 random bytes, which the caller draws.
-            #[must_use]
             pub fn from_random(bytes: [u8; 16]) -> Self {
                 Self(bytes)
             }
@@ -104,7 +103,6 @@ pub struct Name(String);
 
 impl Name {
     /// The name as a string slice.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -186,19 +184,16 @@ pub struct Secret {
 
 impl Secret {
     /// Makes a credential of 32 random bytes, which the caller draws.
-    #[must_use]
     pub fn from_random(kind: SecretKind, random: [u8; 32]) -> Self {
         Self { kind, random: Sealed::new(random) }
     }
 
     /// The kind of caller that it authenticates.
-    #[must_use]
     pub fn kind(&self) -> SecretKind {
         self.kind
     }
 
     /// The text of the bearer token. It must not be logged.
-    #[must_use]
     pub fn expose(&self) -> String {
         let mut text = String::from(self.kind.prefix());
         write_hex(&mut text, self.random.expose()).expect("writing to a String cannot fail");
@@ -250,26 +245,22 @@ pub struct PinnedSecret {
 
 impl PinnedSecret {
     /// `ca` is the SHA-256 of the CA's certificate in DER. Only enrolment secrets carry it.
-    #[must_use]
     pub fn new(secret: Secret, ca: Option<Sha256Hash>) -> Self {
         let ca = ca.filter(|_| secret.kind() == SecretKind::Enrolment);
         Self { secret, ca }
     }
 
     /// The bearer credential.
-    #[must_use]
     pub fn secret(&self) -> &Secret {
         &self.secret
     }
 
     /// The fingerprint of the only CA whose certificates may be accepted.
-    #[must_use]
     pub fn ca(&self) -> Option<Sha256Hash> {
         self.ca
     }
 
     /// The whole text. It must not be logged.
-    #[must_use]
     pub fn expose(&self) -> String {
         let mut text = self.secret.expose();
         if let Some(ca) = self.ca {

@@ -34,7 +34,6 @@ impl JobModel {
     }
 
     /// Whether running means or variances of `batch_norm` layers are shared.
-    #[must_use]
     pub fn shares_running_statistics(&self) -> bool {
         let ModelSpec::Layers(network) = &self.spec else { return false };
         let is_running = |name: &str| {

@@ -54,7 +54,6 @@ pub enum MetricsError {
 
 impl MetricName {
     /// The name as text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -97,7 +96,6 @@ impl fmt::Display for MetricName {
 
 impl Metrics {
     /// No metrics.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -135,13 +133,11 @@ impl Metrics {
     }
 
     /// The value of a metric.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<f64> {
         self.iter().find(|(known, _)| known.as_str() == name).map(|(_, value)| value)
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -106,13 +106,11 @@ impl ParameterList {
     }
 
     /// The parameters in order.
-    #[must_use]
     pub fn specs(&self) -> &[ParameterSpec] {
         &self.parameters
     }
 
     /// Number of values of all parameters together.
-    #[must_use]
     pub fn total(&self) -> usize {
         self.starts[self.parameters.len()]
     }
@@ -121,7 +119,6 @@ impl ParameterList {
     ///
     /// # Panics
     /// If the index is out of range.
-    #[must_use]
     pub fn range(&self, index: usize) -> std::ops::Range<usize> {
         self.starts[index]..self.starts[index + 1]
     }
@@ -130,14 +127,12 @@ impl ParameterList {
     ///
     /// # Panics
     /// If the index is out of range.
-    #[must_use]
     pub fn parameter_at(&self, place: usize) -> usize {
         assert!(place < self.total(), "place {place} of {}", self.total());
         self.starts.partition_point(|start| *start <= place) - 1
     }
 
     /// The index of the parameter with this name.
-    #[must_use]
     pub fn index_of(&self, name: &str) -> Option<usize> {
         self.parameters.iter().position(|parameter| parameter.name == name)
     }
@@ -187,13 +182,11 @@ impl Model {
     }
 
     /// The names and shapes of the parameters.
-    #[must_use]
     pub fn parameters(&self) -> &Arc<ParameterList> {
         &self.parameters
     }
 
     /// The flat vector of all values.
-    #[must_use]
     pub fn values(&self) -> &[f32] {
         &self.values
     }
@@ -202,13 +195,11 @@ impl Model {
     ///
     /// # Panics
     /// If the index is out of range.
-    #[must_use]
     pub fn tensor(&self, index: usize) -> &[f32] {
         &self.values[self.parameters.range(index)]
     }
 
     /// Takes the flat vector out of the model.
-    #[must_use]
     pub fn into_values(self) -> Vec<f32> {
         self.values
     }
@@ -238,7 +229,6 @@ impl Companion {
         [Self::Momentum, Self::SecondMoment, Self::Centre, Self::Control, Self::Linear, Self::History];
 
     /// The word that stands for it in names.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Momentum => "momentum",

@@ -18,7 +18,6 @@ macro_rules! problem_types {
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
             /// The URI reference that names the type in a problem document.
-            #[must_use]
             pub fn uri(self) -> &'static str {
                 match self {
                     $(Self::$name => $slug,)*
@@ -26,7 +25,6 @@ macro_rules! problem_types {
             }
 
             /// The HTTP status of the response.
-            #[must_use]
             pub fn status(self) -> u16 {
                 match self {
                     $(Self::$name => $status,)*
@@ -34,7 +32,6 @@ macro_rules! problem_types {
             }
 
             /// A short summary for people, the same for every occurrence.
-            #[must_use]
             pub fn title(self) -> &'static str {
                 match self {
                     $(Self::$name => $title,)*

@@ -49,14 +49,12 @@ pub enum RateSchedule {
 
 impl RateSchedule {
     /// Whether the rate is the same in every round.
-    #[must_use]
     pub fn is_constant(&self) -> bool {
         matches!(self, Self::Constant)
     }
 
     /// The factor of a round that starts from this version. It has the precision of f32, so that libraries whose
     /// cosines differ in the last bit of an f64 give the same factor.
-    #[must_use]
     pub fn factor(&self, version: u32) -> f64 {
         let factor = match self {
             Self::Constant => return 1.0,

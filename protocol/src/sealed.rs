@@ -17,19 +17,16 @@ pub struct Sealed<T>(T);
 
 impl<T> Sealed<T> {
     /// Seals a value.
-    #[must_use]
     pub const fn new(content: T) -> Self {
         Self(content)
     }
 
     /// The content, to be used and not logged.
-    #[must_use]
     pub const fn expose(&self) -> &T {
         &self.0
     }
 
     /// The content by value, to be used and not logged.
-    #[must_use]
     pub fn into_exposed(self) -> T {
         self.0
     }

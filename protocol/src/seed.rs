@@ -29,7 +29,6 @@ impl Seed {
     }
 
     /// A generator with the same output on every platform.
-    #[must_use]
     pub fn stream(self) -> Stream {
         Stream(ChaCha8Rng::seed_from_u64(self.0))
     }

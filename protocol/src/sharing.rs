@@ -93,7 +93,6 @@ pub enum SharingError {
 
 impl Sharing {
     /// Whether there are no lists: all parameters are shared.
-    #[must_use]
     pub fn is_all_shared(&self) -> bool {
         self.shared.is_empty() && self.frozen.is_empty() && self.personal.is_empty()
     }
@@ -222,37 +221,31 @@ impl Parts {
     }
 
     /// All parameters of the model.
-    #[must_use]
     pub fn model(&self) -> &Arc<ParameterList> {
         &self.model
     }
 
     /// The shared parameters, in the model's order.
-    #[must_use]
     pub fn shared(&self) -> &Arc<ParameterList> {
         &self.shared
     }
 
     /// Whether all parameters are shared.
-    #[must_use]
     pub fn is_all_shared(&self) -> bool {
         !self.has(Part::Frozen) && !self.has(Part::Personal)
     }
 
     /// Whether any parameter belongs to this part.
-    #[must_use]
     pub fn has(&self, part: Part) -> bool {
         self.parts.contains(&part)
     }
 
     /// The part of each parameter.
-    #[must_use]
     pub fn each(&self) -> &[Part] {
         &self.parts
     }
 
     /// Number of values of a part.
-    #[must_use]
     pub fn total(&self, part: Part) -> usize {
         self.runs.iter().filter(|run| run.part == part).map(|run| run.values.len()).sum()
     }
@@ -269,7 +262,6 @@ impl Parts {
     }
 
     /// The values of a part, from those of the model.
-    #[must_use]
     pub fn take(&self, part: Part, model: &[f32]) -> Vec<f32> {
         let mut values = Vec::with_capacity(self.total(part));
         for run in self.runs.iter().filter(|run| run.part == part) {

@@ -24,7 +24,6 @@ macro_rules! states {
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
             /// The word in API, database and documentation.
-            #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)*
@@ -349,7 +348,6 @@ states! {
 
 impl Phase {
     /// Whether the round has not ended.
-    #[must_use]
     pub fn is_open(self) -> bool {
         matches!(self, Self::Selecting | Self::Training | Self::Aggregating)
     }
@@ -357,7 +355,6 @@ impl Phase {
 
 impl JobState {
     /// Whether the job has ended for good.
-    #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Self::Stopped | Self::Completed)
     }

@@ -2,7 +2,6 @@
 
 /// Whether people see a character and it leaves the others as they are. Not visible are controls (C0, C1), line and
 /// paragraph separators, marks, embeddings and overrides of the writing direction, and characters without width.
-#[must_use]
 pub fn is_visible(letter: char) -> bool {
     !letter.is_control()
         && !matches!(letter,
@@ -11,13 +10,11 @@ pub fn is_visible(letter: char) -> bool {
 }
 
 /// Whether [`is_visible`] holds of every character.
-#[must_use]
 pub fn is_text(text: &str) -> bool {
     text.chars().all(is_visible)
 }
 
 /// The text with a replacement character (U+FFFD) for each character that is not visible.
-#[must_use]
 pub fn visible(text: &str) -> String {
     text.chars().map(|letter| if is_visible(letter) { letter } else { char::REPLACEMENT_CHARACTER }).collect()
 }

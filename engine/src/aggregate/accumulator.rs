@@ -96,13 +96,11 @@ impl Accumulator {
     }
 
     /// The updates in the sum and their total weight.
-    #[must_use]
     pub fn counted(&self) -> Contribution {
         *lock(&self.counted)
     }
 
     /// The caps of the sum, fixed when it was made.
-    #[must_use]
     pub fn caps(&self) -> SumCaps {
         self.caps
     }

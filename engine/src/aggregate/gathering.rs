@@ -32,7 +32,6 @@ pub struct Facts {
 impl Facts {
     /// The order in which rules see the updates of a round: by norm, then by enrolment. It does not depend on ids or on
     /// the order of arrival, so a seed gives the same model again.
-    #[must_use]
     pub fn order(&self, other: &Self) -> Ordering {
         self.norm.total_cmp(&other.norm).then(self.enrolment.cmp(&other.enrolment))
     }
@@ -49,7 +48,6 @@ pub enum Weighing {
 
 impl Weighing {
     /// The weight in the sum of an update that was computed from so many examples.
-    #[must_use]
     pub fn weight(self, examples: Weight) -> Weight {
         match self {
             Self::Examples => examples,
@@ -115,7 +113,6 @@ pub enum Recipe {
 }
 
 /// The gathering of a job's rounds that start from this model version.
-#[must_use]
 pub fn gathering_of(file: &JobFile, version: u32) -> Gathering {
     match file.aggregation.combine {
         Combine::WeightedMean => match file.training.algorithm {
@@ -156,7 +153,6 @@ pub fn gathering_of(file: &JobFile, version: u32) -> Gathering {
 
 impl Gathering {
     /// How updates weigh in the running sum; none if there is no running sum.
-    #[must_use]
     pub fn weighing(&self) -> Option<Weighing> {
         match self {
             Self::Sum(weighing) => Some(*weighing),
@@ -173,13 +169,11 @@ impl Gathering {
         }
     }
 
-    #[must_use]
     pub fn needs_distances(&self) -> bool {
         matches!(self, Self::Pairs(_) | Self::Bulyan { .. })
     }
 
     /// The companion of a model version that the rule starts from and replaces by its result.
-    #[must_use]
     pub fn centre(&self) -> Option<Companion> {
         matches!(self, Self::Pairs(Pairs::CenteredClipping(_))).then_some(Companion::Centre)
     }
@@ -189,7 +183,6 @@ impl Gathering {
     ///
     /// # Panics
     /// If the rule needs distances and there are none.
-    #[must_use]
     pub fn recipe(&self, facts: &[Facts], distances: Option<&Distances>) -> Recipe {
         let distances = || distances.expect("a rule that needs distances is given them");
         let all = || (0..facts.len()).collect();
@@ -241,7 +234,6 @@ fn shares(facts: &[Facts]) -> Vec<f64> {
 }
 
 /// The mean loss of the updates, weighted by examples. The facts are added in their order.
-#[must_use]
 pub fn mean_loss(facts: &[Facts]) -> f64 {
     shares(facts).iter().zip(facts).map(|(share, facts)| share * facts.loss).sum()
 }

@@ -22,7 +22,6 @@ pub struct Mixture {
 impl Mixture {
     /// An empty sum, for these finite coefficients of updates whose values are at most `magnitude_max`. It takes 8
     /// bytes per parameter.
-    #[must_use]
     pub fn new(parameters_total: usize, coefficients: &[f64], magnitude_max: f32) -> Self {
         let total: f64 = coefficients.iter().map(|coefficient| coefficient.abs()).sum();
         let largest = (total * f64::from(magnitude_max)).max(f64::MIN_POSITIVE);

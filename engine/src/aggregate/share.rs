@@ -22,7 +22,6 @@ pub struct Discount {
 }
 
 impl Discount {
-    #[must_use]
     pub fn of(job: &JobFile) -> Self {
         match job.round.mode.buffered() {
             Some(buffered) => Self { factor: buffered.staleness_weight, divisor: buffered.divisor },
@@ -32,13 +31,11 @@ impl Discount {
     }
 
     /// The weight of an update from so many examples that is so many versions behind.
-    #[must_use]
     pub fn weight(&self, examples: Weight, staleness: u32) -> Weight {
         examples.discounted(self.factor.factor(staleness))
     }
 
     /// What such an update counts for in a sum.
-    #[must_use]
     pub fn share(&self, weighing: Weighing, examples: Weight, staleness: u32) -> Share {
         let full = weighing.weight(examples);
         let weight = self.weight(full, staleness);

@@ -43,7 +43,6 @@ pub struct Sketched<'a> {
 impl Sketch {
     /// An empty sketch of a vector of `total` values, in a round of at most so many updates. None for more updates than
     /// [`SKETCHES_MAX`]. A vector that is short enough is its own sketch, so cosines are exact then.
-    #[must_use]
     pub fn new(total: usize, updates_max: u32, seed: Seed) -> Option<Self> {
         let most = VALUES_MAX / updates_max.max(1) as usize;
         let length = match total.next_multiple_of(LANES) <= most {
@@ -139,7 +138,6 @@ for_each_cpu! {
 /// The dot products of updates with their mean.
 ///
 /// An update's product with itself is known from its norm, so only those with the others are estimated.
-#[must_use]
 pub fn dots_with_mean(updates: &[Sketched<'_>]) -> Vec<f64> {
     let Some(first) = updates.first() else { return Vec::new() };
     let divisor: f64 = updates.iter().map(|update| update.share.divisor.as_f64()).sum();

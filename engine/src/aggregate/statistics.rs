@@ -95,7 +95,6 @@ impl Norm {
 ///
 /// `updates` are pairs of weight and L2 norm, in any order; `sum_norm` is the L2 norm of their weighted sum. The result
 /// is 1/n for n equal updates and 1 for orthogonal ones; none where they cancel out or are all zero.
-#[must_use]
 pub fn diversity(updates: &[(Weight, f64)], sum_norm: f64) -> Option<f64> {
     // Dividing before squaring keeps the squares of large norms finite.
     let share = |(weight, norm): &(Weight, f64)| (weight.as_f64() * norm / sum_norm).powi(2);
@@ -106,7 +105,6 @@ pub fn diversity(updates: &[(Weight, f64)], sum_norm: f64) -> Option<f64> {
 }
 
 /// Cosine of the angle between an update and the mean, from their dot product and L2 norms; none where a norm is zero.
-#[must_use]
 pub fn cosine(dot: f64, update_norm: f64, mean_norm: f64) -> Option<f64> {
     // Two divisions: the product of two small norms could underflow.
     let cosine = dot / update_norm / mean_norm;
@@ -123,7 +121,6 @@ pub struct MeanDot<C> {
 
 impl<C: Combined> MeanDot<C> {
     /// Starts at zero. `sum` holds at least one update.
-    #[must_use]
     pub fn new(sum: C) -> Self {
         Self { sum, products: Products::default() }
     }

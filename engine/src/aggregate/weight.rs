@@ -14,7 +14,6 @@ impl Weight {
     pub(super) const PLACES: u32 = 16;
 
     /// The weight of an update that was computed from this many examples.
-    #[must_use]
     pub const fn examples(examples: u32) -> Self {
         Self((examples as u64) << Self::PLACES)
     }
@@ -28,13 +27,11 @@ impl Weight {
     }
 
     /// The weight in units of examples. Exact below 2^37 examples, nearest otherwise.
-    #[must_use]
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / (1u64 << Self::PLACES) as f64
     }
 
     /// Whether the weight is 0, so that an update with it would change no sum.
-    #[must_use]
     pub fn is_zero(self) -> bool {
         self.0 == 0
     }
@@ -68,7 +65,6 @@ pub struct Contribution {
 
 impl Contribution {
     /// One update of this weight.
-    #[must_use]
     pub fn of_one(weight: Weight) -> Self {
         Self { weight, updates: 1 }
     }

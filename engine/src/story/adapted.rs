@@ -6,7 +6,6 @@ use super::words::duration;
 
 /// One sentence: what the diversity of the rounds before gave to the goal of the round. None for a round with the goal
 /// of its job file.
-#[must_use]
 pub fn adapted_goal(round: &Round) -> Option<String> {
     let AdaptedGoal { rounds, useful, least, most } = round.adapted_goal?;
     let goal = round.goal;
@@ -30,7 +29,6 @@ pub fn adapted_goal(round: &Round) -> Option<String> {
 
 /// One sentence: what the times of the rounds before gave to the round. None for a round with the values of its job
 /// file.
-#[must_use]
 pub fn adaptation(round: &Round) -> Option<String> {
     let Adapted { works, deadline_ms, dropout_permille, cohort, updates_per_hour, fastest_ms } = round.adapted?;
     let words = |ms: u64| duration(i64::try_from(ms).unwrap_or(i64::MAX));

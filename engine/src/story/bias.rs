@@ -18,14 +18,12 @@ pub struct Share {
 
 impl Share {
     /// 0 to 1; 0 of nothing.
-    #[must_use]
     pub fn rate(self) -> f64 {
         if self.ended == 0 { 0.0 } else { self.counted as f64 / self.ended as f64 }
     }
 
     /// The 95 % confidence interval of the rate (Wilson 1927, equation 2 of Agresti and Coull 1998): it is sensible for
     /// rates of 0 and 1 and for few observations, where the normal one is not.
-    #[must_use]
     pub fn bounds(self) -> (f64, f64) {
         if self.ended == 0 {
             return (0.0, 1.0);
@@ -39,7 +37,6 @@ impl Share {
 
 /// The verdict on each class, in their order. Each is compared with all others together; the level is divided by the
 /// number of classes (Bonferroni), so that an attribute with many values raises no alarm by chance.
-#[must_use]
 pub fn verdicts(classes: &[Share]) -> Vec<ClassVerdict> {
     let all = classes.iter().fold(Share::default(), |sum, class| sum.plus(*class));
     let compared = classes.iter().filter(|class| class.ended > 0).count();

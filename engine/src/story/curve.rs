@@ -37,7 +37,6 @@ pub struct CurveRow {
 /// Between the first and the last round, each stretch of equal length contributes its lowest and its highest point, by
 /// accuracy where it is known, else by loss. So a spike of a single round among 60,000 stays visible. Costs are added
 /// up over all rounds, shown or not.
-#[must_use]
 pub fn curve(created_at_ms: i64, rows: &[CurveRow], points_max: usize, stop_accuracy: Option<f64>) -> Curve {
     let mut sum = CurvePoint {
         round: 0,
@@ -85,7 +84,6 @@ pub fn curve(created_at_ms: i64, rows: &[CurveRow], points_max: usize, stop_accu
 
 /// The course of a named scalar over the rounds that have it, in order, with at most `points_max` points (at least 2):
 /// the first, the last, and of each stretch in between the largest and the smallest mean. None without rounds.
-#[must_use]
 pub fn metric_curve(task: Task, points: Vec<MetricPoint>, points_max: usize) -> Option<MetricCurve> {
     let name = points.first()?.summary.name.clone();
     let rounds = points.len() as u64;

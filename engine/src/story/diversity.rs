@@ -9,7 +9,6 @@ const TOLERANCE: f64 = 1.5;
 
 /// How many updates per round are useful, with the reason in one sentence. None before enough rounds of at least two
 /// updates have ended. `goal` is the number of updates of a round now.
-#[must_use]
 pub fn useful_updates(rounds: &[DiverseRound], goal: u32) -> Option<UsefulUpdates> {
     let (rounds, useful) = useful(rounds)?;
     let updates = (useful < f64::from(u32::MAX)).then(|| useful.round().max(1.0) as u32);

@@ -80,7 +80,6 @@ pub struct ShutOut {
 }
 
 /// How a job is: the most urgent finding.
-#[must_use]
 pub fn health(facts: &HealthFacts<'_>, now_ms: i64) -> Health {
     at_rest(facts)
         .or_else(|| undriven(facts, now_ms))

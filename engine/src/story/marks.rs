@@ -8,7 +8,6 @@ use super::CurveRow;
 const FILING: &str = "filing";
 
 /// The events of the job that belong into its curve, each with the last round of `rows` that had ended.
-#[must_use]
 pub fn marks(created_at_ms: i64, events: &[Event], rows: &[CurveRow]) -> Vec<CurveMark> {
     // The first event is the creation.
     let events = events.iter().filter(|event| event.round.is_none() && event.sequence > 1);

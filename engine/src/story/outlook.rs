@@ -29,7 +29,6 @@ pub enum Arrival {
 impl Arrival {
     /// A report that came so long after the draw. `stops_ms` is when clients whose partial work counts stop training: a
     /// report from then on may be such work, which says only that the whole takes longer.
-    #[must_use]
     pub fn of_report(after_ms: u64, stops_ms: Option<u64>) -> Self {
         match stops_ms {
             Some(stops_ms) if after_ms >= stops_ms => Self::After(stops_ms),
@@ -81,7 +80,6 @@ impl Survival {
 }
 
 /// Plays the rounds again with shorter and longer deadlines.
-#[must_use]
 pub fn outlook(policy: Policy, rounds: &[PlayedRound]) -> Outlook {
     let survival = Survival::of(rounds);
     let arrivals = || rounds.iter().flat_map(|round| &round.arrivals);

@@ -7,7 +7,6 @@ pub const PACE_ROUNDS: u32 = 21;
 /// committed rounds, in order. None with fewer than two.
 ///
 /// The pace is the median of the times between them, so that one pause does not count, and abandoned rounds do.
-#[must_use]
 pub fn ends_in_ms(rounds_left: u32, committed_at_ms: &[i64], now_ms: i64) -> Option<u64> {
     let last_ms = *committed_at_ms.last()?;
     let mut gaps: Vec<u64> = committed_at_ms.windows(2).map(|pair| pair[0].abs_diff(pair[1])).collect();

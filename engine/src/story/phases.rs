@@ -4,7 +4,6 @@ use tributary_protocol::operator::{PhaseSpan, Round};
 use tributary_protocol::state::Phase;
 
 /// The phases of a round, in order.
-#[must_use]
 pub fn phases(round: &Round) -> Vec<PhaseSpan> {
     let begins = [
         (Phase::Selecting, Some(round.opened_at_ms)),

@@ -5,7 +5,6 @@ use tributary_protocol::layers::{Layer, LayeredModel, ModelSpec};
 use tributary_protocol::plan::Loss;
 
 /// Remarks on a valid job file, in sentences.
-#[must_use]
 pub fn remarks(file: &JobFile) -> Vec<String> {
     let ModelSpec::Layers(model) = &file.model.spec else { return Vec::new() };
     let Ok(outputs) = model.shapes() else { return Vec::new() };

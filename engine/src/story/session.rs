@@ -34,7 +34,6 @@ impl Session {
     /// The shape: one letter per event, in order. `c` checked in, `a` assigned, `d` downloaded, `t` trained, `u`
     /// uploaded, then `+` reported, `!` rejected, `x` failed, `i` interrupted or `.` expired, and `~` finished late or
     /// `s` stopped unfinished.
-    #[must_use]
     pub fn shape(&self) -> String {
         let state = self.state.unwrap_or(AssignmentState::Assigned);
         let came = self.uploaded || matches!(state, AssignmentState::Reported | AssignmentState::Rejected);
@@ -71,7 +70,6 @@ impl Session {
 
 /// How often each shape occurs, most frequent first; with `attribute` also by its value (empty where a client has
 /// none).
-#[must_use]
 pub fn funnel<'a>(
     sessions: impl IntoIterator<Item = (&'a Attributes, &'a Session)>,
     attribute: Option<&str>,
@@ -93,7 +91,6 @@ pub fn funnel<'a>(
 
 /// Statistics of the clients with each value of an attribute, those that never report first. `clients` has the number
 /// of clients with each set of attributes.
-#[must_use]
 pub fn class_stats<'a>(
     attribute: &str,
     clients: impl IntoIterator<Item = (&'a Attributes, u64)>,
@@ -179,7 +176,6 @@ fn stats(value: &str, clients: u64, sessions: &[(&Attributes, &Session)]) -> Cla
 }
 
 /// The smallest value that at least `percent` of the sorted values do not exceed (nearest rank).
-#[must_use]
 pub fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
     sorted.get(rank(sorted.len(), percent) - 1).copied()
 }

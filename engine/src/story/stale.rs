@@ -22,7 +22,6 @@ pub struct StaleUpdate {
 
 /// The clients whose updates are the most versions behind in the mean, with the weight that `lost` says an update of so
 /// many examples and versions lost. Clients that were never behind are left out.
-#[must_use]
 pub fn stalest(updates: &[StaleUpdate], lost: impl Fn(u64, u32) -> f64) -> Vec<StaleClient> {
     let mut clients: BTreeMap<u64, StaleClient> = BTreeMap::new();
     for update in updates {

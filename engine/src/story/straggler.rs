@@ -23,7 +23,6 @@ pub struct Ending<'a> {
 
 impl Ending<'_> {
     /// What became of a straggler; none for other assignments.
-    #[must_use]
     pub fn straggler(&self) -> Option<Straggler> {
         match (self.state, self.late_at_ms, self.stopped_at_ms) {
             (AssignmentState::Expired, Some(_), _) => Some(Straggler::FinishedLate),
@@ -34,13 +33,11 @@ impl Ending<'_> {
     }
 
     /// Whether the straggler was drawn in addition and not needed. One that does not come back is lost in any case.
-    #[must_use]
     pub fn is_spare(&self) -> bool {
         self.goal_met && matches!(self.straggler(), Some(Straggler::FinishedLate | Straggler::Stopped))
     }
 
     /// Why there is no accepted report; none for open assignments and accepted reports.
-    #[must_use]
     pub fn explanation(&self) -> Option<String> {
         let straggler = match (self.state, self.straggler()) {
             (AssignmentState::Assigned | AssignmentState::Reported, _) => return None,

@@ -7,7 +7,6 @@ const WHAT_IF_TENTHS: u64 = 20;
 
 /// What other deadlines would have dropped of a cohort. `came_ms` has the arrival time of each report, late ones
 /// included, in milliseconds after the selection.
-#[must_use]
 pub fn what_if(deadline_ms: u64, cohort: u32, came_ms: &[u64]) -> Vec<WhatIf> {
     let tenths = 1..=WHAT_IF_TENTHS;
     let deadlines = tenths.map(|tenths| u128::from(deadline_ms) * u128::from(tenths) / 10);

@@ -51,7 +51,6 @@ fn packed_bytes_wanted(file: &[u8]) -> usize {
 }
 
 /// Whether a body that begins like this is a zstd frame and not a safetensors file.
-#[must_use]
 pub fn is_packed(beginning: &[u8]) -> bool {
     beginning.starts_with(&MAGIC)
 }
@@ -172,14 +171,12 @@ impl Frame {
 
 impl Unpacker {
     /// Makes an unpacker for a file of at most `limit` bytes.
-    #[must_use]
     pub fn new(limit: u64) -> Self {
         Self { limit, left: limit, in_rust: !cfg!(feature = "zstd"), state: State::Start(0) }
     }
 
     /// An unpacker that reads a frame in Rust, as builds without zstd do.
     #[cfg(any(feature = "unzstd", test))]
-    #[must_use]
     pub fn in_rust(limit: u64) -> Self {
         Self { in_rust: true, ..Self::new(limit) }
     }
@@ -225,7 +222,6 @@ impl Unpacker {
     }
 
     /// Whether the body is known to be uncompressed.
-    #[must_use]
     pub fn is_plain(&self) -> bool {
         matches!(self.state, State::Plain)
     }

@@ -7,7 +7,6 @@ const TRIED_BYTES: usize = 1 << 20;
 
 /// Longest body of a file of `file_bytes` bytes. zstd adds three bytes to each block that does not compress, where a
 /// block has at least 1 KiB, and a header and an end to the frame.
-#[must_use]
 pub fn packed_bytes_max(file_bytes: u64) -> u64 {
     file_bytes + file_bytes / 256 + 1024
 }

@@ -108,7 +108,6 @@ pub struct GeometricMedian {
 
 impl TrimmedMean {
     /// Values of n that are dropped at each end: `floor(trim * n)`.
-    #[must_use]
     pub fn cut(&self, n: u32) -> u32 {
         trimmed(self.trim, n)
     }
@@ -263,7 +262,6 @@ impl<'de> Deserialize<'de> for Combine {
 
 impl Combine {
     /// The norm to which the first round clips, and how it adapts, if it does.
-    #[must_use]
     pub fn adaptive_clip(&self) -> Option<(f64, AdaptiveClip)> {
         match *self {
             Self::NormClipping(NormClipping { norm, adaptive }) => Some((norm, adaptive?)),
@@ -272,7 +270,6 @@ impl Combine {
     }
 
     /// The name, without the settings.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::WeightedMean => "weighted_mean",

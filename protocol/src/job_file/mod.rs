@@ -23,7 +23,6 @@ use crate::layers::ModelSpec;
 use crate::metrics::{METRIC_MAX, MetricName};
 use crate::plan::Training;
 use crate::seed::Seed;
-use crate::sharing::Part;
 use crate::update::Codec;
 
 pub use adapt::Adapt;
@@ -186,19 +185,16 @@ impl Default for RoundPolicy {
 
 impl RoundPolicy {
     /// Most updates of one version: the size of a full cohort, `ceil(goal * over_selection)`, or of the buffer.
-    #[must_use]
     pub fn cohort_size(&self) -> u32 {
         self.buffer().unwrap_or_else(|| cohort_size(self.updates_goal, self.over_selection))
     }
 
     /// Updates that close a round early: the goal, or the size of the buffer.
-    #[must_use]
     pub fn goal(&self) -> u32 {
         self.buffer().unwrap_or(self.updates_goal)
     }
 
     /// Fewest updates of a version. Members of a stale-synchronous job may leave.
-    #[must_use]
     pub fn minimum(&self) -> u32 {
         match self.mode {
             Mode::Synchronous => self.updates_min,
@@ -298,7 +294,6 @@ impl EvaluationPlace {
 
 impl EvaluationPolicy {
     /// Size of a full cohort: `ceil(goal * over_selection)`.
-    #[must_use]
     pub fn cohort_size(&self) -> u32 {
         cohort_size(self.reports_goal, self.over_selection)
     }
@@ -335,13 +330,11 @@ pub struct StopPolicy {
 
 impl StopPolicy {
     /// Whether the job ends by a result of its evaluations.
-    #[must_use]
     pub fn is_measured(&self) -> bool {
         self.accuracy.is_some() || self.metric.is_some()
     }
 
     /// Whether a mean of `metric` is good enough.
-    #[must_use]
     pub fn is_reached(&self, mean: f64) -> bool {
         self.at_least.is_some_and(|wanted| mean >= wanted) || self.at_most.is_some_and(|wanted| mean <= wanted)
     }
@@ -363,7 +356,6 @@ impl JobFile {
     }
 
     /// The job as a file that [`Self::parse`] reads: TOML, or JSON if a number exceeds TOML's signed 64-bit integers.
-    #[must_use]
     pub fn text(&self) -> String {
         let json = || serde_json::to_string_pretty(self).expect("a job file has no map with keys that JSON lacks");
         toml::to_string(self).unwrap_or_else(|_| json())
@@ -374,11 +366,8 @@ impl JobFile {
     /// # Errors
     /// [`JobFileError`] names the first setting that fails.
     pub fn check(&self) -> Result<(), JobFileError> {
-        let parts = self.model.parts()?;
+        self.model.parts()?;
         self.training.check()?;
-        let range = "left out where [model] names no personal parameters";
-        let trains_personal = self.training.personal_epochs.is_none() || parts.has(Part::Personal);
-        require(trains_personal, "[training] personal_epochs", range)?;
         self.update.check()?;
         let download = "false with this codec: model deltas lead from one f32 model to the next";
         require(self.download.is_consistent(), "[download] delta", download)?;

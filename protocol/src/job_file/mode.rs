@@ -131,7 +131,6 @@ fn slack() -> u32 {
 
 impl StalenessWeight {
     /// The factor for an update that is `staleness` versions behind: above 0 and at most 1.
-    #[must_use]
     pub fn factor(self, staleness: u32) -> f64 {
         let versions = f64::from(staleness);
         match self {
@@ -159,7 +158,6 @@ impl Mode {
     }
 
     /// How far members may be ahead of the slowest one when they begin; none in a mode without members.
-    #[must_use]
     pub fn slack(self) -> Option<u32> {
         match self {
             Self::StaleSynchronous { slack, .. } => Some(slack),
@@ -168,7 +166,6 @@ impl Mode {
     }
 
     /// How often clients take the newest model and send an update.
-    #[must_use]
     pub fn cadence(self) -> Cadence {
         match self {
             Self::Buffered { fetch_every, push_every, .. } => Cadence { fetch_every, push_every },
@@ -177,7 +174,6 @@ impl Mode {
     }
 
     /// The settings of a mode whose rounds are buffers; none in a synchronous one.
-    #[must_use]
     pub fn buffered(self) -> Option<Buffered> {
         match self {
             Self::Synchronous => None,

@@ -59,7 +59,6 @@ impl NormMax {
     }
 
     /// The bound that clients keep themselves.
-    #[must_use]
     pub fn fixed(&self) -> Option<f64> {
         match self {
             Self::Fixed(norm) => Some(*norm),

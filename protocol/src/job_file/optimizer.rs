@@ -114,7 +114,6 @@ impl Default for ServerOptimizer {
 
 impl ServerOptimizer {
     /// Adds the step times a factor.
-    #[must_use]
     pub fn plain(learning_rate: f64) -> Self {
         Self::Sgd { learning_rate, momentum: 0.0, nesterov: false }
     }

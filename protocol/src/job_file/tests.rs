@@ -84,7 +84,7 @@ fn a_wrong_key_or_number_is_named() {
             "frozen = ['*.bias']\npersonal = ['layers.2.*']\n[training]",
             "[model] the parameter \"layers.2.bias\" is in frozen and in personal",
         ),
-        ("epochs = 1", "epochs = 1\npersonal_epochs = 2", "[training] personal_epochs must be left out"),
+        ("epochs = 1", "epochs = 1\npersonal_epochs = 2", "[training] personal_epochs does not go with [model]"),
         ("epochs = 1", "epochs = 1\npartial_work = 1.0", "[training] `partial_work` must be above 0 and below 1"),
         (
             "over_selection = 1.3",
@@ -260,11 +260,15 @@ fn settings_that_make_no_sense_together_are_refused_with_the_reason() {
         ("{ kind = \"relu\" }", "{ kind = 'batch_norm' }"),
         ("rule = \"fed_avg\"", "optimizer = { kind = 'adam' }"),
     ]);
-    assert!(norm.unwrap_err().contains("could make a running variance negative"));
+    assert!(norm.unwrap_err().contains("running variances, which stay positive in a mean, but adam takes steps"));
     let nova = |text: &str| {
         with(&[("batch_size", "algorithm = { kind = 'fed_nova' }\nbatch_size"), ("rule = \"fed_avg\"", text)])
     };
-    assert!(nova("combine = 'median'").unwrap_err().contains("weighs updates by the steps behind them"));
+    assert!(
+        nova("combine = 'median'")
+            .unwrap_err()
+            .contains("weighs updates by their examples and by the steps behind them, but median")
+    );
     assert!(nova("combine = 'weighted_mean'").is_ok());
 }
 
@@ -283,12 +287,15 @@ fn a_line_search_needs_gradients_of_one_model() {
         (&[("steps = 1", "steps = 1\nalgorithm = { kind = 'fed_prox', mu = 1 }")], "updates must be gradients"),
         (&[(optimizer, "combine = 'median'\noptimizer = { kind = 'lbfgs' }")], "weighted_mean"),
         (&[(optimizer, "schedule = { kind = 'warmup', versions = 2 }\noptimizer = { kind = 'lbfgs' }")], "line search"),
-        (&[("{ kind = \"relu\" }", "{ kind = 'dropout', probability = 0.5 }")], "dropout layers and personal"),
+        (&[("{ kind = \"relu\" }", "{ kind = 'dropout', probability = 0.5 }")], "dropout changes the loss at random"),
         (
             &[(optimizer, "optimizer = { kind = 'lbfgs' }\n[update]\ncodec = 'top_k'")],
-            "a gradient belongs to one model",
+            "the gradient of one model, but top_k sends",
         ),
-        (&[(optimizer, "optimizer = { kind = 'lbfgs' }\n[download]\ndelta = true")], "a rounded model"),
+        (
+            &[(optimizer, "optimizer = { kind = 'lbfgs' }\n[download]\ndelta = true")],
+            "but delta rounds each new version",
+        ),
     ] {
         let error = lbfgs(changes).expect_err(why);
         assert!(error.contains(why), "{why}: {error}");

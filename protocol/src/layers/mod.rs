@@ -196,7 +196,6 @@ pub enum Padding {
 
 impl Layer {
     /// The value of `kind` in a job file.
-    #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Linear { .. } => "linear",
@@ -221,7 +220,6 @@ impl Layer {
 
 impl HeightWidth {
     /// The same length in both directions.
-    #[must_use]
     pub const fn square(length: usize) -> Self {
         Self { height: length, width: length }
     }
@@ -233,7 +231,6 @@ impl HeightWidth {
 
 impl Padding {
     /// The zeros at top and left, and those at bottom and right, for a kernel of this size: `[height, width]` each.
-    #[must_use]
     pub fn zeros(self, kernel: HeightWidth) -> [[usize; 2]; 2] {
         let kernel: [usize; 2] = kernel.into();
         match self {

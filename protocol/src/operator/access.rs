@@ -62,7 +62,6 @@ pub enum CreateToken {
 
 impl CreateToken {
     /// An enrolment token without limits.
-    #[must_use]
     pub fn enrolment(population: Name, label: &str) -> Self {
         Self::Enrolment {
             population,
@@ -128,7 +127,6 @@ pub struct Token {
 
 impl Token {
     /// A new token that was never used and has no limits.
-    #[must_use]
     pub fn unlimited(id: TokenId, kind: TokenKind, label: String, now_ms: i64) -> Self {
         Self {
             id,

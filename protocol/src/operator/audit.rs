@@ -60,7 +60,6 @@ struct Hashed<'a> {
 
 impl AuditEntry {
     /// The hash that the other members have.
-    #[must_use]
     pub fn computed_hash(&self) -> Sha256Hash {
         let hashed = Hashed {
             action: self.action,
@@ -77,7 +76,6 @@ impl AuditEntry {
     }
 
     /// The entry as a line of an export, without the line break.
-    #[must_use]
     pub fn line(&self) -> String {
         serde_json::to_string(self).expect("texts and numbers can be written as JSON")
     }
@@ -132,7 +130,6 @@ pub struct ChainCheck {
 
 impl ChainCheck {
     /// With `pinned`, the chain must contain an entry with this hash.
-    #[must_use]
     pub fn new(pinned: Option<Sha256Hash>) -> Self {
         Self { number: 0, hash: CHAIN_BEGINS, is_pin_met: pinned.is_none_or(|pinned| pinned == CHAIN_BEGINS), pinned }
     }

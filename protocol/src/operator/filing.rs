@@ -30,7 +30,6 @@ pub struct ChangeJob {
 
 impl ChangeJob {
     /// The tags in order, each once.
-    #[must_use]
     pub fn ordered_tags(&self) -> Option<Vec<Name>> {
         self.tags.clone().map(|mut tags| {
             tags.sort_unstable();

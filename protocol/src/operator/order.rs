@@ -51,7 +51,6 @@ impl Order {
     }
 
     /// The word in queries.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Asc => "asc",
@@ -75,7 +74,6 @@ impl ClientOrder {
     ];
 
     /// The word in queries.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Number => "number",
@@ -91,7 +89,6 @@ impl ClientOrder {
     }
 
     /// The direction of a list that asks for none.
-    #[must_use]
     pub fn direction(self) -> Order {
         if self == Self::Number { Order::Asc } else { Order::Desc }
     }
@@ -125,7 +122,6 @@ impl RoundSort {
         [Self::Number, Self::Took, Self::Accuracy, Self::Loss, Self::TrainingLoss, Self::Lost, Self::Up];
 
     /// The word in queries.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Number => "number",
@@ -139,7 +135,6 @@ impl RoundSort {
     }
 
     /// The direction in which the rounds that need attention come first: the newest, the slowest, the worst.
-    #[must_use]
     pub fn direction(self) -> Order {
         if self == Self::Accuracy { Order::Asc } else { Order::Desc }
     }

@@ -82,13 +82,11 @@ pub struct RoundTable {
 
 impl RoundTable {
     /// A table with columns for these named scalars.
-    #[must_use]
     pub fn new(metrics: impl IntoIterator<Item = (MetricsOf, MetricName)>) -> Self {
         Self { metrics: metrics.into_iter().collect() }
     }
 
     /// A table with columns for the named scalars of these rounds.
-    #[must_use]
     pub fn of(rounds: &[&Round]) -> Self {
         Self::new(rounds.iter().flat_map(|round| {
             let own = round.metrics.iter().map(|metric| (MetricsOf::Round, metric.name.clone()));
@@ -98,7 +96,6 @@ impl RoundTable {
     }
 
     /// The names of the columns as the first line, without its end.
-    #[must_use]
     pub fn columns(&self) -> String {
         let figures = |(of, name): &(MetricsOf, MetricName)| {
             METRIC_FIGURES.map(|figure| format!("{}.{name}.{figure}", of.member()))

@@ -95,7 +95,6 @@ impl Algorithm {
     }
 
     /// The word in job files.
-    #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -108,13 +107,11 @@ impl Algorithm {
     }
 
     /// Whether clients change their gradients by more than the loss says: a trainer must know how.
-    #[must_use]
     pub fn corrects_gradients(&self) -> bool {
         self.proximal() > 0.0 || self.adaptive_mu().is_some() || self.keeps_state()
     }
 
     /// How the weight of the distance adapts, if it does.
-    #[must_use]
     pub fn adaptive_mu(&self) -> Option<AdaptiveMu> {
         match *self {
             Self::FedProx { adaptive, .. } => adaptive,
@@ -132,13 +129,11 @@ impl Algorithm {
     }
 
     /// Whether a vector of the client's own is added to its gradients, and kept on the device between rounds.
-    #[must_use]
     pub fn keeps_state(&self) -> bool {
         self.clients().is_some()
     }
 
     /// The share of the distance by which a client's own weights and the model are drawn together, where it has any.
-    #[must_use]
     pub fn elastic(&self) -> Option<f64> {
         match *self {
             Self::Easgd { alpha } => Some(alpha),
@@ -148,13 +143,11 @@ impl Algorithm {
 
     /// Whether model versions have a control vector, which clients download, and updates the change of the client's
     /// own.
-    #[must_use]
     pub fn sends_control(&self) -> bool {
         matches!(self, Self::Scaffold { .. })
     }
 
     /// Number of clients that take part in the job, where the formula needs it.
-    #[must_use]
     pub fn clients(&self) -> Option<u32> {
         match *self {
             Self::Scaffold { clients, .. } | Self::FedDyn { clients, .. } => Some(clients),
@@ -178,7 +171,6 @@ impl Algorithm {
     }
 
     /// Weight of the distance from the global model in the objective; 0 where there is no such term.
-    #[must_use]
     pub fn proximal(&self) -> f64 {
         match *self {
             Self::Plain | Self::Scaffold { .. } | Self::Easgd { .. } => 0.0,

@@ -25,13 +25,11 @@ impl Default for Cadence {
 
 impl Cadence {
     /// Whether each update is one training from the newest model.
-    #[must_use]
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }
 
     /// Whether clients keep weights of their own between two fetches.
-    #[must_use]
     pub fn keeps_weights(&self) -> bool {
         self.fetch_every > 1
     }

@@ -53,7 +53,6 @@ struct DataState {
 impl Decoder {
     /// Makes a decoder for a file whose header has at most `header_bytes_max` bytes, capped at
     /// [`super::HEADER_BYTES_MAX`].
-    #[must_use]
     pub fn new(header_bytes_max: u64) -> Self {
         Self { header_bytes_max: header_bytes_max.min(super::HEADER_BYTES_MAX), state: State::Header(Vec::new()) }
     }

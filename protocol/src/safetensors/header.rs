@@ -65,19 +65,16 @@ impl Header {
     }
 
     /// The tensors in the order of their data.
-    #[must_use]
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.tensors
     }
 
     /// The `__metadata__` of the file; empty if it has none.
-    #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
 
     /// Number of bytes after the header.
-    #[must_use]
     pub fn data_bytes(&self) -> u64 {
         self.data_bytes
     }

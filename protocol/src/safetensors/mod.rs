@@ -70,7 +70,6 @@ pub enum Dtype {
 
 impl Dtype {
     /// Size of an element in bytes: 1, 2, 4 or 8.
-    #[must_use]
     pub fn bytes(self) -> usize {
         match self {
             Self::Bool | Self::U8 | Self::I8 | Self::F8E4M3 | Self::F8E5M2 => 1,

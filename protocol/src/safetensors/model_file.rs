@@ -34,19 +34,16 @@ pub enum ModelFileError {
 
 /// The metadata of a coordinator's model files: the entry that PyTorch's exporters write and loaders of other tools
 /// expect. There are no ids, so equal models have equal files.
-#[must_use]
 pub fn model_metadata() -> BTreeMap<String, String> {
     BTreeMap::from([("format".to_owned(), "pt".to_owned())])
 }
 
 /// Writes a model with its parameters in order. The same model gives the same bytes.
-#[must_use]
 pub fn model_to_bytes(model: &Model, metadata: &BTreeMap<String, String>) -> Vec<u8> {
     f32_file(model.parameters(), model.values(), metadata)
 }
 
 /// The bytes that [`model_to_bytes`] writes before the values. The values follow in order as little-endian f32.
-#[must_use]
 pub fn model_file_beginning(parameters: &ParameterList, metadata: &BTreeMap<String, String>) -> Vec<u8> {
     let mut entries = Vec::with_capacity(parameters.specs().len());
     for (index, spec) in parameters.specs().iter().enumerate() {
@@ -74,14 +71,12 @@ struct Reading {
 
 impl ModelDecoder {
     /// Makes a decoder for a model of these parameters.
-    #[must_use]
     pub fn new(parameters: Arc<ParameterList>) -> Self {
         let reading = Reading { parameters, places: Vec::new(), metadata: BTreeMap::new() };
         Self { file: Decoder::new(HEADER_BYTES_MAX), reading }
     }
 
     /// The `__metadata__` of the file; empty until the first value was decoded.
-    #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.reading.metadata
     }

@@ -55,7 +55,6 @@ impl Data<'_> {
 ///
 /// # Panics
 /// If the length of a tensor's data does not match its shape, a mistake of the caller.
-#[must_use]
 pub fn write(tensors: &[Tensor<'_>], metadata: &BTreeMap<String, String>) -> Vec<u8> {
     for tensor in tensors {
         let elements: usize = tensor.shape.iter().product();

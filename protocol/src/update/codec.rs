@@ -122,7 +122,6 @@ impl CodecName {
     ];
 
     /// The codec with its default settings.
-    #[must_use]
     pub fn with_defaults(self) -> Codec {
         match self {
             Self::F32 => Codec::F32,
@@ -150,7 +149,6 @@ impl fmt::Display for CodecName {
 
 impl Codec {
     /// The name, without the settings.
-    #[must_use]
     pub fn name(&self) -> CodecName {
         match self {
             Self::F32 => CodecName::F32,
@@ -170,7 +168,6 @@ impl Codec {
     }
 
     /// Bias, size and error with these settings.
-    #[must_use]
     pub fn properties(&self) -> Properties {
         match self {
             Self::F32 => plain::properties(32.0, Some(0.0)),
@@ -221,7 +218,6 @@ impl Codec {
 
     /// Whether every value takes a number of bits that the settings fix, at least four. The length of such a body
     /// bounds the work of decoding it. A few bytes of the other codecs may stand for 2^18 values.
-    #[must_use]
     pub fn is_fixed_width(&self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::Bf16 | Self::Int8(_) | Self::Int4(_))
     }

@@ -29,7 +29,6 @@ const F16_MAX: f32 = 65_504.0;
 
 impl ModelForm {
     /// The codec whose format the form uses.
-    #[must_use]
     pub fn codec(self) -> Codec {
         match self {
             Self::F32 => Codec::F32,
@@ -59,7 +58,6 @@ pub enum FormError {
 }
 
 /// Length of a model's file in a form, in bytes, before compression.
-#[must_use]
 pub fn form_bytes(parameters: &ParameterList, form: ModelForm) -> u64 {
     form_beginning(parameters, form).len() as u64 + data_bytes(parameters, form.codec())
 }
@@ -84,7 +82,6 @@ pub struct FormSurvey {
 
 impl FormSurvey {
     /// Begins the first pass over a model with these parameters.
-    #[must_use]
     pub fn new(parameters: Arc<ParameterList>, form: ModelForm) -> Self {
         let reading = (form == ModelForm::Int8).then(|| {
             let scales = Scales::new(Arc::clone(&parameters), Blocks::default());
@@ -94,7 +91,6 @@ impl FormSurvey {
     }
 
     /// Whether this pass needs the file. If not, [`Self::push`] can be skipped.
-    #[must_use]
     pub fn wants_file(&self) -> bool {
         self.reading.is_some()
     }
@@ -205,7 +201,6 @@ pub struct FormDecoder(UpdateDecoder);
 
 impl FormDecoder {
     /// Makes a decoder for a model with these parameters.
-    #[must_use]
     pub fn new(parameters: Arc<ParameterList>, form: ModelForm) -> Self {
         let limits = UpdateLimits::of_magnitude(f32::MAX);
         Self(UpdateDecoder::reading(parameters, form.codec(), None, limits))

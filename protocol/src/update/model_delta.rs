@@ -21,7 +21,6 @@ use super::size::bytes_max;
 use crate::model::ParameterList;
 
 /// The metadata of the model delta from `base_version` to the version after it.
-#[must_use]
 pub fn model_delta_header(job: &str, base_version: u32) -> UpdateHeader {
     UpdateHeader { codec: model_delta_codec(), job: job.to_owned(), base_version: base_version.into() }
 }
@@ -31,7 +30,6 @@ fn model_delta_codec() -> Codec {
 }
 
 /// Longest file of a model delta, in bytes, before compression.
-#[must_use]
 pub fn model_delta_bytes_max(parameters: &ParameterList) -> u64 {
     bytes_max(parameters, model_delta_codec())
 }
@@ -43,7 +41,6 @@ pub struct ModelDeltaSurvey(Scales);
 
 impl ModelDeltaSurvey {
     /// Starts at the first value of the flat vector.
-    #[must_use]
     pub fn new(parameters: Arc<ParameterList>) -> Self {
         Self(Scales::new(parameters, Blocks::default()))
     }

@@ -10,7 +10,6 @@ use crate::safetensors::HEADER_BYTES_MAX;
 const METADATA_BYTES_MAX: u64 = 4096;
 
 /// Longest file that can be an update of these parameters, in bytes, before compression.
-#[must_use]
 pub fn bytes_max(parameters: &ParameterList, codec: Codec) -> u64 {
     /// Every safetensors file begins with the length of its header as a u64.
     const PREFIX_BYTES: u64 = 8;

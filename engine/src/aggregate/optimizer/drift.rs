@@ -6,7 +6,6 @@ use super::step::{AggregateError, Optimizer};
 use crate::aggregate::combine::Combined;
 
 /// The share of a round's updates in all clients of the job.
-#[must_use]
 pub fn share(updates: u32, clients: u32) -> f64 {
     f64::from(updates) / f64::from(clients.max(1))
 }

@@ -18,7 +18,6 @@ pub use step::{AggregateError, Optimizer, Survey, advance, means, rounded, step}
 
 /// The optimiser that a job file names, for the round that starts from this model version and in which clients have
 /// this learning rate.
-#[must_use]
 pub fn optimizer_of(aggregation: &Aggregation, client_rate: f64, version: u32) -> Box<dyn Optimizer> {
     let factor = aggregation.schedule.factor(version);
     match aggregation.optimizer {

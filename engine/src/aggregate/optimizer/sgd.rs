@@ -17,7 +17,6 @@ pub struct Sgd {
 
 impl Sgd {
     /// Without a momentum.
-    #[must_use]
     pub fn plain(rate: f64) -> Self {
         Self { rate, momentum: 0.0, nesterov: false }
     }

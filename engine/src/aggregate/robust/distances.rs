@@ -15,7 +15,6 @@ pub struct Distances {
 
 impl Distances {
     /// The distances of vectors without parameters.
-    #[must_use]
     pub fn zeros(vectors: usize) -> Self {
         Self { vectors, squares: vec![0.0; vectors * vectors] }
     }
@@ -37,13 +36,11 @@ impl Distances {
     }
 
     /// Number of vectors.
-    #[must_use]
     pub fn vectors(&self) -> usize {
         self.vectors
     }
 
     /// `|V_i - V_j|^2`.
-    #[must_use]
     pub fn square(&self, i: usize, j: usize) -> f64 {
         self.squares[i * self.vectors + j]
     }

@@ -14,7 +14,6 @@ pub enum Middle {
 
 impl Middle {
     /// Combines a stripe: the values of the same parameters in each update.
-    #[must_use]
     pub fn combine(self, stripe: &[&[f32]]) -> Vec<f64> {
         let parameters = stripe.first().map_or(0, |values| values.len());
         let mut column = vec![0.0; stripe.len()];

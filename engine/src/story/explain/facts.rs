@@ -26,7 +26,6 @@ pub struct RoundStory<'a> {
 
 impl<'a> RoundStory<'a> {
     /// The story of a round of which no more is known than its own figures.
-    #[must_use]
     pub fn of(round: &'a Round) -> Self {
         Self {
             round,

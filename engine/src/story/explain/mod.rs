@@ -18,7 +18,6 @@ use super::words::count;
 pub use self::facts::{RoundStory, Takeover, Undriven, Wanted};
 
 /// One sentence: what an open round waits for, why an ended one took as long as it did, or why it was abandoned.
-#[must_use]
 pub fn explain(story: &RoundStory<'_>, now_ms: i64) -> String {
     let round = story.round;
     let name = match round.task {

@@ -84,7 +84,6 @@ impl Dgc {
 
     /// Density in a round of the job, from 1: `0.25 (density / 0.25)^((round - 1) / warm_up_rounds)`, but at least
     /// `density`.
-    #[must_use]
     pub fn density_in_round(&self, round: u32) -> f64 {
         let passed = round.saturating_sub(1);
         if passed >= self.warm_up_rounds || self.density >= WARM_UP_DENSITY {

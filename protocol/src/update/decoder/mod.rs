@@ -93,7 +93,6 @@ struct Check {
 
 impl UpdateLimits {
     /// Without a bound on the norm.
-    #[must_use]
     pub const fn of_magnitude(magnitude_max: f32) -> Self {
         Self { magnitude_max, norm_max: f64::INFINITY, norm_values: usize::MAX }
     }
@@ -107,7 +106,6 @@ impl UpdateLimits {
 
 impl UpdateDecoder {
     /// Makes a decoder for an update of a model with these parameters.
-    #[must_use]
     pub fn new(parameters: Arc<ParameterList>, expected: UpdateHeader, limits: UpdateLimits) -> Self {
         Self::reading(parameters, expected.codec, Some(expected), limits)
     }
@@ -159,7 +157,6 @@ impl UpdateDecoder {
     }
 
     /// Whether the body is known to be uncompressed, which its first bytes show.
-    #[must_use]
     pub fn is_plain(&self) -> bool {
         self.unpacker.is_plain()
     }

@@ -55,7 +55,6 @@ pub enum ResidualError {
 
 impl Residual {
     /// The residual as one safetensors file.
-    #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let metadata = BTreeMap::from([
             ("format".to_owned(), FORMAT.to_owned()),

@@ -63,7 +63,6 @@ impl Residual {
     ///
     /// It cannot if its length differs, if it is older than the codec's settings allow, or if it is from a later round,
     /// as after the restore of an older database.
-    #[must_use]
     pub fn fits(&self, codec: &Codec, round: u32, values: usize) -> bool {
         let lengths_fit = self.values.len() == values && self.momentum.as_ref().is_none_or(|u| u.len() == values);
         let young = round.checked_sub(self.round).is_some_and(|age| age <= residual_age_rounds_max(codec));

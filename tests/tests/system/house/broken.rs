@@ -2,6 +2,7 @@
 
 use super::graph::Graph;
 use super::packages::{packages_keep_their_order, pure_packages_reach_no_runtime};
+use super::markdown::tables_are_whole;
 use super::pages::{page, the_arrows_are_those_of_packages, types_are_where_their_word_says};
 use super::rules::{
     ROOMS, Room, folders_draw_the_system, no_circle_of_files, only_lifecycle_changes_state, only_stored_reads_updates,
@@ -242,4 +243,13 @@ fn a_long_line_and_unsafe_code_are_named() {
         "planted.rs:2: todo! is no code yet",
     ];
     assert_eq!(said, expected);
+}
+
+#[test]
+fn a_table_that_is_cut_in_two_is_named() {
+    let table = "# Page\n\n| a | b |\n|:--|---|\n| 1 | 2 |\n| 3 | 4 |\n\n```\n| no | table |\n```\n";
+    let broken = |text: &str| tables_are_whole(&[("docs/page.md".to_owned(), text.to_owned())]).join("\n");
+    assert_eq!(broken(table), "");
+    names_all(&broken(&table.replace("| 3", "\n| 3")), &["docs/page.md:7: ", "a gap cuts it"]);
+    names_all(&broken(&table.replace("|:--|---|\n", "")), &["docs/page.md:3: "]);
 }

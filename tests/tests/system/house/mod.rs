@@ -8,6 +8,7 @@
 //! | [`packages`] | rules of the manifests and the lock file |
 //! | [`pages`] | pages about the code: arrows between packages, words and their types |
 //! | [`supply`] | licences, origins and names of dependencies |
+//! | [`markdown`] | rules of the Markdown files |
 //! | [`crates`] | tests of the graph on small made-up crates |
 //! | [`broken`] | tests of the rules: each one names what was added on purpose to break it |
 //!
@@ -16,6 +17,7 @@
 mod broken;
 mod crates;
 mod graph;
+mod markdown;
 mod modules;
 mod packages;
 mod pages;
@@ -106,6 +108,13 @@ fn the_architecture_page_has_the_arrows_between_packages() {
 #[test]
 fn a_type_with_the_name_of_a_word_is_where_the_page_of_words_says() {
     holds(pages::types_are_where_their_word_says(&SOURCES, &page("docs/words.md")));
+}
+
+#[test]
+fn tables_of_the_pages_are_whole() {
+    let pages = markdown::pages_of_repository();
+    assert!(pages.iter().any(|(path, _)| path == "docs/rules.md"), "{pages:?}");
+    holds(markdown::tables_are_whole(&pages));
 }
 
 /// The tables of limits and attacks in `docs/security.md` name the tests that prove them.

@@ -391,7 +391,7 @@ async fn what_makes_no_sense_in_a_buffered_job_is_refused_with_the_reason() {
         (json!({ "eligibility": { "separation_rounds": 1 } }), "clients that all rest"),
         (
             json!({ "training": { "algorithm": { "kind": "fed_dyn", "alpha": 0.1, "clients": 9 } } }),
-            "corrections are those of the newest version",
+            "corrections that are those of the newest version",
         ),
     ] {
         let refused = world.create_job(&buffered(&mode, &changes)).await.refused(ProblemType::JobFileInvalid);

@@ -161,7 +161,7 @@ async fn what_makes_no_sense_with_members_is_refused_with_the_reason() {
         (json!({ "eligibility": { "separation_rounds": 1 } }), "clients that all rest"),
         (
             json!({ "training": { "algorithm": { "kind": "fed_dyn", "alpha": 0.1, "clients": 9 } } }),
-            "corrections are those of the newest version",
+            "corrections that are those of the newest version",
         ),
     ] {
         let refused = world.create_job(&clocked(3, 2, &changes)).await.refused(ProblemType::JobFileInvalid);
@@ -171,5 +171,5 @@ async fn what_makes_no_sense_with_members_is_refused_with_the_reason() {
     file["round"]["updates_goal"] = json!(3);
     file["round"]["updates_min"] = json!(3);
     let refused = world.create_job(&file).await.refused(ProblemType::JobFileInvalid);
-    assert!(refused.detail.contains("members stay"), "{}", refused.detail);
+    assert!(refused.detail.contains("members that stay"), "{}", refused.detail);
 }

@@ -337,20 +337,20 @@ async fn what_own_weights_do_not_go_with_is_refused_with_the_reason() {
     };
     let mut discounted = downpour(2, 1);
     discounted["round"]["mode"]["staleness_weight"] = json!({ "kind": "inverse" });
-    refuse(discounted, "between fetches a client's own weights are older").await;
+    refuse(discounted, "own weights be older between fetches").await;
     let mut proximal = downpour(1, 2);
     proximal["training"]["algorithm"] = json!({ "kind": "fed_prox", "mu": 0.1 });
     refuse(proximal, "each one training from the newest model").await;
     refuse(elastic(0.6, json!({ "round": { "updates_goal": 2 } })), "alpha times the 2 updates").await;
     refuse(elastic(0.1, json!({ "aggregation": { "combine": "weighted_mean" } })), "uniform_mean").await;
-    refuse(elastic(0.1, json!({ "update": { "codec": "top_k" } })), "sends a part of the pull later").await;
+    refuse(elastic(0.1, json!({ "update": { "codec": "top_k" } })), "moves a client by the whole pull at once, but top_k").await;
     refuse(elastic(0.1, json!({ "aggregation": { "optimizer": { "kind": "adam" } } })), "a server step of its own")
         .await;
     refuse(elastic(0.1, json!({ "model": { "personal": ["b"] } })), "weights of its own already").await;
     let mut stale = buffered(&json!({ "buffer": 2, "concurrency": 3 }), &json!({}));
     stale["training"]["algorithm"] = json!({ "kind": "easgd", "alpha": 0.1 });
     stale["aggregation"] = json!({ "combine": "uniform_mean" });
-    refuse(stale.clone(), "a discounted pull").await;
+    refuse(stale.clone(), "moves the model by less for a late update").await;
     stale["round"]["mode"]["staleness_weight"] = json!({ "kind": "constant" });
     let job: tributary_protocol::operator::Job = world.create_job(&stale).await.ok();
     assert_ne!(job.id, JobId::from_random([0; 16]));
