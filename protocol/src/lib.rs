@@ -12,10 +12,11 @@
 //! | [`job_model`], [`sharing`] | the model of a job; which of its parameters are shared, frozen and personal |
 //! | [`model`] | named parameters and one flat vector of values |
 //! | [`safetensors`] | safetensors files of models and updates: a writer, and a streaming reader for untrusted input |
-//! | [`update`] | updates: a client's weight delta in one of twelve codecs, with the checks of the server |
+//! | [`update`] | updates: a client's weight delta in one of thirteen codecs, with the checks of the server |
 //! | [`body`] | bodies as zstd frames, where that saves bytes |
 //! | [`download`] | the forms in which clients download models |
 //! | [`device`], [`operator`] | requests and responses of the two HTTP APIs |
+//! | [`fixed`], [`figures`] | weights in fixed point; what is known of an update beside its values |
 //! | [`metrics`], [`classes`] | named scalars of reports; counts of an evaluation by class |
 //! | [`credential`] | certificates, secrets and attestation of clients |
 //! | [`problem`] | errors as problem documents (RFC 9457) |
@@ -35,6 +36,8 @@ pub mod credential;
 pub mod device;
 pub mod digest;
 pub mod download;
+pub mod figures;
+pub mod fixed;
 pub mod hash;
 mod hex;
 pub mod id;

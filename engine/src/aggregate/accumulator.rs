@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use super::caps::{CapsError, SumCaps};
 use super::combine::Combined;
 use super::stripes::{Stripes, lock};
-use super::weight::{Contribution, Weight};
+use tributary_protocol::fixed::{Contribution, Weight};
 
 /// Sum over updates of `weight * value`, one i64 per parameter, with the number of updates and their total weight.
 ///

@@ -1,7 +1,7 @@
 //! Limits of a round's sum, and the binary point that follows from them.
 
 use super::kernel::quantise;
-use super::weight::Weight;
+use tributary_protocol::fixed::Weight;
 
 /// Fewest binary places of a sum. Coarser steps than 2^-16 per unit of weight would round away what is learned; and
 /// weights have as many places.

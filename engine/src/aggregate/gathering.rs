@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use tributary_protocol::figures::Figures;
 use tributary_protocol::job_file::{
     CenteredClipping, Combine, GeometricMedian, JobFile, Krum, MultiKrum, NormClipping, QFedAvg, TrimmedMean,
 };
@@ -9,31 +10,36 @@ use tributary_protocol::model::Companion;
 use tributary_protocol::plan::{Algorithm, Optimizer};
 
 use super::robust::{Distances, Middle, centre, krum};
-use super::weight::Weight;
+use tributary_protocol::fixed::{Contribution, Weight};
 
 /// Added to losses, so that a loss of 0 has a power (as in the authors' code of q-FedAvg).
 const LOSS_FLOOR: f64 = 1e-10;
 
 /// What is known of an accepted update without reading it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
-    /// Number of examples.
+    pub figures: Figures,
+    /// The weight of the figures, less what staleness takes from it.
     pub weight: Weight,
-    /// L2 norm.
-    pub norm: f64,
-    /// Loss of the local training, as the client reported it.
-    pub loss: f64,
-    /// Steps of the local training, as the client reported them.
-    pub steps: u64,
     /// Enrolment number of the client.
     pub enrolment: u64,
 }
 
 impl Facts {
+    /// L2 norm; 0 where nobody measured it. Rules that read norms are refused for jobs without them.
+    pub fn norm(&self) -> f64 {
+        self.figures.norm.unwrap_or(0.0)
+    }
+
+    /// Mean loss of the training; 0 where it is not told. Rules that read losses are refused for jobs without them.
+    pub fn loss(&self) -> f64 {
+        self.figures.loss.unwrap_or(0.0)
+    }
+
     /// The order in which rules see the updates of a round: by norm, then by enrolment. It does not depend on ids or on
     /// the order of arrival, so a seed gives the same model again.
     pub fn order(&self, other: &Self) -> Ordering {
-        self.norm.total_cmp(&other.norm).then(self.enrolment.cmp(&other.enrolment))
+        self.norm().total_cmp(&other.norm()).then(self.enrolment.cmp(&other.enrolment))
     }
 }
 
@@ -47,11 +53,11 @@ pub enum Weighing {
 }
 
 impl Weighing {
-    /// The weight in the sum of an update that was computed from so many examples.
-    pub fn weight(self, examples: Weight) -> Weight {
+    /// The weight in the sum of an update with this contribution.
+    pub fn weight(self, contribution: Contribution) -> Weight {
         match self {
-            Self::Examples => examples,
-            Self::Uniform => Weight::examples(1),
+            Self::Examples => contribution.weight,
+            Self::Uniform => Weight::examples(contribution.updates),
         }
     }
 }
@@ -210,13 +216,13 @@ impl Reports {
     fn coefficients(&self, facts: &[Facts]) -> Option<Vec<f64>> {
         match *self {
             Self::Fair { q, learning_rate } => Some(fair(facts, q, learning_rate)),
-            Self::Clipped { norm } => facts.iter().any(|facts| facts.norm > norm).then(|| {
-                let scaled = |facts: &Facts| if facts.norm > norm { norm / facts.norm } else { 1.0 };
+            Self::Clipped { norm } => facts.iter().any(|facts| facts.norm() > norm).then(|| {
+                let scaled = |facts: &Facts| if facts.norm() > norm { norm / facts.norm() } else { 1.0 };
                 shares(facts).iter().zip(facts).map(|(share, facts)| share * scaled(facts)).collect()
             }),
             Self::Normalised { momentum, proximal_rate } => {
                 let counts: Vec<f64> =
-                    facts.iter().map(|facts| step_count(facts.steps, momentum, proximal_rate)).collect();
+                    facts.iter().map(|facts| step_count(facts.figures.steps, momentum, proximal_rate)).collect();
                 let shares = shares(facts);
                 let effective: f64 = shares.iter().zip(&counts).map(|(share, count)| share * count).sum();
                 let is_equal = counts.iter().all(|count| *count == counts[0]);
@@ -235,16 +241,16 @@ fn shares(facts: &[Facts]) -> Vec<f64> {
 
 /// The mean loss of the updates, weighted by examples. The facts are added in their order.
 pub fn mean_loss(facts: &[Facts]) -> f64 {
-    shares(facts).iter().zip(facts).map(|(share, facts)| share * facts.loss).sum()
+    shares(facts).iter().zip(facts).map(|(share, facts)| share * facts.loss()).sum()
 }
 
 /// q-FedAvg (Li et al. 2020, <https://arxiv.org/abs/1905.10497>, algorithm 2). With L = 1 / learning rate and
 /// `g_k = -L d_k`, the step is `-sum F_k^q g_k / sum h_k`, where `h_k = q F_k^(q-1) |g_k|^2 + L F_k^q`.
 fn fair(facts: &[Facts], q: f64, learning_rate: f64) -> Vec<f64> {
     let lipschitz = 1.0 / learning_rate;
-    let loss = |facts: &Facts| facts.loss.max(0.0) + LOSS_FLOOR;
+    let loss = |facts: &Facts| facts.loss().max(0.0) + LOSS_FLOOR;
     let curvature = |facts: &Facts| {
-        q * loss(facts).powf(q - 1.0) * (lipschitz * facts.norm).powi(2) + lipschitz * loss(facts).powf(q)
+        q * loss(facts).powf(q - 1.0) * (lipschitz * facts.norm()).powi(2) + lipschitz * loss(facts).powf(q)
     };
     let total: f64 = facts.iter().map(curvature).sum();
     facts.iter().map(|facts| lipschitz * loss(facts).powf(q) / total).collect()

@@ -8,7 +8,6 @@
 //! | item | what it is |
 //! |---|---|
 //! | [`SumCaps`] | limits of a round's sum; they determine its binary point |
-//! | [`Weight`], [`Contribution`] | weight of an update, in fixed point |
 //! | [`Share`], [`Discount`] | what an update counts for, and what its staleness takes from that |
 //! | [`Accumulator`] | the running sum: add, subtract, count, mean |
 //! | [`Gathering`], [`Recipe`] | what a rule needs of the updates, and what it makes of them |
@@ -33,7 +32,6 @@ mod share;
 mod sketch;
 mod statistics;
 mod stripes;
-mod weight;
 
 pub use accumulator::{Accumulator, FoldError};
 pub use caps::{CapsError, SumCaps};
@@ -49,4 +47,3 @@ pub use robust::{Distances, Middle};
 pub use share::{Discount, Share};
 pub use sketch::{SKETCHES_MAX, Sketch, Sketched, dots_with_mean};
 pub use statistics::{Leading, MeanDot, Norm, cosine, diversity};
-pub use weight::{Contribution, Weight};

@@ -3,7 +3,7 @@
 use tributary_protocol::job_file::{Divisor, JobFile, StalenessWeight};
 
 use super::gathering::Weighing;
-use super::weight::Weight;
+use tributary_protocol::fixed::Weight;
 
 /// What an update counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +36,8 @@ impl Discount {
     }
 
     /// What such an update counts for in a sum.
-    pub fn share(&self, weighing: Weighing, examples: Weight, staleness: u32) -> Share {
-        let full = weighing.weight(examples);
+    pub fn share(&self, weighing: Weighing, contribution: Contribution, staleness: u32) -> Share {
+        let full = weighing.weight(contribution);
         let weight = self.weight(full, staleness);
         let divisor = match self.divisor {
             Divisor::Count => full,
@@ -50,7 +50,7 @@ impl Discount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aggregate::{Accumulator, Combined, Contribution, SumCaps};
+    use crate::aggregate::{Accumulator, Combined, SumCaps};
 
     fn discount(divisor: Divisor) -> Discount {
         Discount { factor: StalenessWeight::Polynomial { a: 0.5 }, divisor }

@@ -157,7 +157,7 @@ pub fn dots_with_mean(updates: &[Sketched<'_>]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aggregate::Weight;
+    use tributary_protocol::fixed::Weight;
 
     fn sketch(values: &[f32], updates_max: u32) -> Sketch {
         let mut sketch = Sketch::new(values.len(), updates_max, Seed(7)).unwrap();

@@ -7,7 +7,7 @@ use std::ops::Range;
 use tributary_protocol::update::DeltaSink;
 
 use super::combine::Combined;
-use super::weight::Weight;
+use tributary_protocol::fixed::Weight;
 
 /// Values of the mean that are read at a time: 64 KiB, which stay in the processor's cache.
 const MEAN_VALUES: usize = 1 << 13;

@@ -50,7 +50,9 @@ mod tests {
 
     use super::*;
     use crate::aggregate::optimizer::step::{AggregateError, advance, rounded, step};
-    use crate::aggregate::{Accumulator, Contribution, SumCaps, Weight};
+    use tributary_protocol::fixed::{Contribution, Weight};
+
+    use crate::aggregate::{Accumulator, SumCaps};
 
     const CAPS: SumCaps = SumCaps { weight_max: Weight::examples(1000), magnitude_max: 8.0, updates_max: 50 };
 

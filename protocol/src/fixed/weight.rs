@@ -11,7 +11,7 @@ pub struct Weight(u64);
 
 impl Weight {
     /// Binary places of a weight. No sum has fewer places, so a factor `weight * 2^point` is always an integer.
-    pub(super) const PLACES: u32 = 16;
+    pub const PLACES: u32 = 16;
 
     /// The weight of an update that was computed from this many examples.
     pub const fn examples(examples: u32) -> Self {
@@ -31,18 +31,24 @@ impl Weight {
         self.0 as f64 / (1u64 << Self::PLACES) as f64
     }
 
+    /// The whole examples of the weight.
+    pub fn whole_examples(self) -> u64 {
+        self.0 >> Self::PLACES
+    }
+
     /// Whether the weight is 0, so that an update with it would change no sum.
     pub fn is_zero(self) -> bool {
         self.0 == 0
     }
 
     /// The weight of this many updates of this weight; none above 2^48 examples.
-    pub(super) fn checked_times(self, updates: u32) -> Option<Self> {
+    pub fn checked_times(self, updates: u32) -> Option<Self> {
         self.0.checked_mul(u64::from(updates)).map(Self)
     }
 
     /// `self * 2^binary_point`: what a value of an update is multiplied by. Exact for weights below 2^37 examples.
-    pub(super) fn factor(self, binary_point: u32) -> f64 {
+    /// `binary_point` is at least [`Self::PLACES`].
+    pub fn factor(self, binary_point: u32) -> f64 {
         self.0 as f64 * (1u64 << (binary_point - Self::PLACES)) as f64
     }
 }
@@ -69,9 +75,12 @@ impl Contribution {
         Self { weight, updates: 1 }
     }
 
-    /// Both together. Callers keep within the caps of a sum, within which this cannot overflow.
-    pub(super) fn plus(self, other: Self) -> Self {
-        Self { weight: Weight(self.weight.0 + other.weight.0), updates: self.updates + other.updates }
+    /// Both together. It saturates, far beyond the caps of any sum.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            weight: Weight(self.weight.0.saturating_add(other.weight.0)),
+            updates: self.updates.saturating_add(other.updates),
+        }
     }
 }
 
