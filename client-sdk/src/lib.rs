@@ -60,6 +60,8 @@ pub mod clock;
 pub mod conditions;
 pub mod error;
 pub mod examples;
+#[cfg(test)]
+mod fixtures;
 pub mod host;
 pub mod keys;
 mod models;
