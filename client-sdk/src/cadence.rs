@@ -33,7 +33,7 @@ pub(crate) fn continued(
     Some((Model::new(Arc::clone(parameters), kept.take(WEIGHTS)?).ok()?, updates))
 }
 
-/// Keeps the weights that a client has reached, with so many updates since it fetched the model before this one. Nothing
+/// Keeps the weights that a client has reached, with so many updates since it fetched the model before this one; none
 /// where each update begins with the newest model.
 pub(crate) fn keep_weights(assignment: &Assignment, weights: &[f32], updates: u32, kept: &mut Kept) {
     let cadence = assignment.plan.cadence;

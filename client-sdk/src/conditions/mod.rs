@@ -7,13 +7,14 @@ mod hand;
 mod linux;
 
 use std::fmt::{self, Debug};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tributary_protocol::device::DeviceState;
 
 use crate::clock::{Clock, SystemClock};
 use crate::host::Host;
+use crate::locked::Locked;
 
 pub use self::device::{Device, Thermal};
 #[cfg(target_os = "linux")]
@@ -143,7 +144,7 @@ impl<F: Fn() -> Option<Device> + Sync> ConditionedHost<F> {
     }
 
     fn device(&self, now_ms: u64) -> Option<Device> {
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self.latest.locked();
         match *latest {
             Some((at_ms, device)) if now_ms.saturating_sub(at_ms) < ASK_EVERY_MS => device,
             _ => latest.insert((now_ms, (self.device)())).1,

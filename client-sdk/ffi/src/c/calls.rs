@@ -1,7 +1,9 @@
 //! Functions that C calls.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+
+use tributary_client::Locked;
 
 use super::callbacks::{FromC, floats};
 use super::status::{TributaryStatus, call, text, there, values};
@@ -336,8 +338,7 @@ pub unsafe extern "C" fn tributary_suspend(
             return Err(TributaryError::bad_input("the checkpoint has no state"));
         }
         if stop.may_suspend {
-            let mut kept = stop.checkpoint.lock().unwrap_or_else(PoisonError::into_inner);
-            *kept = Some(Checkpoint { steps, losses, bytes: bytes.to_vec() });
+            *stop.checkpoint.locked() = Some(Checkpoint { steps, losses, bytes: bytes.to_vec() });
         }
         Ok(())
     });

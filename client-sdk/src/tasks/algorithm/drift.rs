@@ -1,8 +1,8 @@
 //! The client's half of SCAFFOLD and FedDyn: a vector of its own that corrects its gradients.
 //!
-//! The coordinator's halves are `ControlStep` and `Dynamic` in `tributary_engine::aggregate`. The vector moves on by the
-//! values that the coordinator decodes, not by those before the codec, so the coordinator's mean of all clients' vectors
-//! stays their mean whatever the codec rounds.
+//! The coordinator's halves are `ControlStep` and `Dynamic` in `tributary_engine::aggregate`. The vector moves on by
+//! the values that the coordinator decodes, not by those before the codec, so the coordinator's mean of all clients'
+//! vectors stays their mean whatever the codec rounds.
 
 use tributary_protocol::plan::{self, Control};
 
