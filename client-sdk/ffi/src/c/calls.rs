@@ -12,6 +12,7 @@ use super::types::{
     TributaryHost, TributaryOutcome, TributaryOutcomeKind, TributarySettings, TributaryStop, TributaryTask,
     TributaryTrainer,
 };
+use crate::checkpoint::Checkpoint;
 use crate::client::{Cancel, Client};
 use crate::errors::TributaryError;
 use crate::examples::Examples;
@@ -19,7 +20,7 @@ use crate::host::{Conditions, Host};
 use crate::keys::KeyStore;
 use crate::outcome::Outcome;
 use crate::settings::Settings;
-use crate::trainer::{Checkpoint, Trainer};
+use crate::trainer::Trainer;
 
 /// Gives C a new object.
 ///
