@@ -103,13 +103,11 @@ pub struct Stop(pub(crate) Arc<StopFlags>);
 #[uniffi::export]
 impl Stop {
     /// Whether to throw [`TrainerError::Interrupted`], or [`TrainerError::Suspended`] where [`TrainTask::may_suspend`].
-    #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.is_set()
     }
 
     /// Whether the time that the job leaves for training is over: return now what was learned so far.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.is_over()
     }

@@ -68,7 +68,6 @@ impl LinuxDevice {
     }
 
     /// The machine now. `busy_percent` is of the time since the last call, or since this value was made.
-    #[must_use]
     pub fn read(&self) -> Device {
         let (charging, battery_percent) = self.power();
         Device {

@@ -80,7 +80,6 @@ impl fmt::Display for Unmet {
 
 impl Conditions {
     /// The first condition that does not hold on this device after `elapsed` of a session.
-    #[must_use]
     pub fn unmet(&self, device: &Device, elapsed: Duration) -> Option<Unmet> {
         let has_power = device.charging == Some(true);
         let is_warm = self.thermal_below.is_some_and(|limit| device.thermal.is_some_and(|thermal| thermal >= limit));
@@ -117,13 +116,11 @@ impl<F> Debug for ConditionedHost<F> {
 
 impl<F: Fn() -> Option<Device> + Sync> ConditionedHost<F> {
     /// The time of the session begins now.
-    #[must_use]
     pub fn new(conditions: Conditions, device: F) -> Self {
         Self::with_clock(conditions, device, Arc::new(SystemClock::default()))
     }
 
     /// The same, by this clock.
-    #[must_use]
     pub fn with_clock(conditions: Conditions, device: F, clock: Arc<dyn Clock>) -> Self {
         let started_ms = clock.now_ms();
         Self { conditions, waits: false, device, clock, started_ms, latest: Mutex::new(None) }
@@ -136,7 +133,6 @@ impl<F: Fn() -> Option<Device> + Sync> ConditionedHost<F> {
     }
 
     /// The first condition that does not hold now; `None` also for an app that cannot answer.
-    #[must_use]
     pub fn unmet(&self) -> Option<Unmet> {
         let now_ms = self.clock.now_ms();
         let elapsed = Duration::from_millis(now_ms.saturating_sub(self.started_ms));

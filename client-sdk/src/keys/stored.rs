@@ -24,7 +24,6 @@ pub struct StoredKey {
 
 impl StoredKey {
     /// The key in this store. Nothing is read or written yet.
-    #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, key: Mutex::new(None) }
     }

@@ -15,7 +15,6 @@ pub struct MemoryStore {
 
 impl MemoryStore {
     /// A store without entries.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }

@@ -43,7 +43,6 @@ impl Debug for Connect {
 impl HttpTransport {
     /// Sends over this client: its proxy, certificates and connection pool. It should follow no redirects. It presents
     /// no certificate of the coordinator; [`Self::with_settings`] does.
-    #[must_use]
     pub fn new(http: reqwest::Client) -> Self {
         Self { http: Arc::new(Mutex::new(http)), connect: None }
     }
@@ -140,7 +139,6 @@ pub(crate) fn is_url(text: &str) -> bool {
 }
 
 /// Whether requests to this URL would cross a network without encryption: plain HTTP to another machine.
-#[must_use]
 pub fn is_exposed(url: &str) -> bool {
     let Ok(url) = reqwest::Url::parse(url) else { return false };
     let is_loopback = url.host_str().is_some_and(|host| {
