@@ -18,7 +18,6 @@ struct Cancel {
 
 impl CancelToken {
     /// A token that has cancelled nothing.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -30,7 +29,6 @@ impl CancelToken {
     }
 
     /// Whether [`Self::cancel`] was called.
-    #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.is_cancelled.load(Ordering::SeqCst)
     }

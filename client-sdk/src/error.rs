@@ -69,7 +69,6 @@ impl From<TransportError> for ClientError {
 
 impl ClientError {
     /// How long to wait before the next session, where the coordinator said so.
-    #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(problem) => problem.retry_after_ms.map(Duration::from_millis),

@@ -39,6 +39,7 @@
 //! | [`transport`] | how requests reach the coordinator: `HttpTransport` |
 //! | [`clock`] | time as an argument |
 //! | `platform` | what the machine gives: an operating system (feature `native`), or nothing, as in a browser |
+//! | `locked` | locks that stay usable after a panic |
 //! | `session` | what a session does next (a value without I/O), and the loop that does it |
 //! | `tasks` | what a client does for an assignment: train, evaluate |
 //! | `models` | the model of an assignment: cached, cached plus deltas, or downloaded |
@@ -60,8 +61,11 @@ pub mod clock;
 pub mod conditions;
 pub mod error;
 pub mod examples;
+#[cfg(test)]
+mod fixtures;
 pub mod host;
 pub mod keys;
+mod locked;
 mod models;
 pub mod outcome;
 mod platform;
@@ -87,6 +91,9 @@ pub use host::{AlwaysOn, Host};
 #[cfg(feature = "native")]
 pub use keys::StoredKey;
 pub use keys::{ClientCertificate, KeyError, KeyStore};
+/// For the packages of this repository.
+#[doc(hidden)]
+pub use locked::Locked;
 pub use outcome::Outcome;
 #[cfg(feature = "native")]
 pub use store::FileStore;

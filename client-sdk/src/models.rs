@@ -45,7 +45,7 @@ pub(crate) async fn fetch_base(
 ) -> Result<Base, ClientError> {
     let parts = assignment.plan.model.parts();
     let parts = parts.map_err(|error| ClientError::BadAnswer(format!("the plan's model: {error}")))?;
-    if let Some((model, updates)) = continued(assignment, parts.model(), || state.client_state(assignment.job)) {
+    if let Some((model, updates)) = continued(assignment, parts.model(), || state.kept(assignment)) {
         return Ok(Base { model, parts, control: None, updates });
     }
     let model = fetch_model(state, coordinator, secret, assignment, &parts).await?;

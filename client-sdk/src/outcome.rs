@@ -45,7 +45,6 @@ pub enum Outcome {
 
 impl Outcome {
     /// How long to wait before the next session.
-    #[must_use]
     pub fn retry_after(&self) -> Duration {
         match *self {
             Self::Contributed { retry_after, .. }

@@ -4,11 +4,11 @@
 //! stored by an errand; requests wait for the changes before them.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use js_sys::Uint8Array;
-use tributary_client::Store;
 use tributary_client::store::{Durability, StoreError};
+use tributary_client::{Locked, Store};
 
 use crate::errands::{Errand, Errands};
 use crate::script::Browser;
@@ -31,10 +31,6 @@ impl BrowserStore {
         Self { entries: Mutex::new(pairs.collect()), errands }
     }
 
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Vec<u8>>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn changed(&self, name: &str, bytes: Option<Vec<u8>>) {
         self.errands.leave(Errand::Change { name: name.to_owned(), bytes });
     }
@@ -42,18 +38,18 @@ impl BrowserStore {
 
 impl Store for BrowserStore {
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.entries().get(name).cloned())
+        Ok(self.entries.locked().get(name).cloned())
     }
 
     fn put(&self, name: &str, value: &[u8], _: Durability) -> Result<(), StoreError> {
-        self.entries().insert(name.to_owned(), value.to_vec());
+        self.entries.locked().insert(name.to_owned(), value.to_vec());
         self.changed(name, Some(value.to_vec()));
         Ok(())
     }
 
     fn append(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         let whole = {
-            let mut entries = self.entries();
+            let mut entries = self.entries.locked();
             let entry = entries.entry(name.to_owned()).or_default();
             entry.extend_from_slice(bytes);
             entry.clone()
@@ -63,8 +59,8 @@ impl Store for BrowserStore {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<bool, StoreError> {
-        let Some(value) = self.entries().remove(from) else { return Ok(false) };
-        self.entries().insert(to.to_owned(), value.clone());
+        let Some(value) = self.entries.locked().remove(from) else { return Ok(false) };
+        self.entries.locked().insert(to.to_owned(), value.clone());
         // The new name first: a page that is closed between the two has the entry twice, not never.
         self.changed(to, Some(value));
         self.changed(from, None);
@@ -72,7 +68,7 @@ impl Store for BrowserStore {
     }
 
     fn remove(&self, name: &str) -> Result<(), StoreError> {
-        if self.entries().remove(name).is_some() {
+        if self.entries.locked().remove(name).is_some() {
             self.changed(name, None);
         }
         Ok(())

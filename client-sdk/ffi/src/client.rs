@@ -24,7 +24,6 @@ pub struct Cancel(pub(crate) CancelToken);
 impl Cancel {
     /// One that has cancelled nothing.
     #[uniffi::constructor]
-    #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
     }

@@ -3,7 +3,7 @@
 use tributary_client::examples::ExamplesError;
 use tributary_client::{ClientError, TrainError};
 
-use crate::trainer::Checkpoint;
+use crate::checkpoint::Checkpoint;
 
 /// Why a call failed. After a failed session finished work is kept, and a later session delivers it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, uniffi::Error)]

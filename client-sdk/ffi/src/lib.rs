@@ -7,6 +7,7 @@
 //! | `settings` | what a client is made from |
 //! | `examples` | examples and labels in memory, which the SDK trains on by itself |
 //! | `trainer` | a trainer that the app brings |
+//! | `checkpoint` | where a training of the app was suspended |
 //! | `host` | what the app says about the device |
 //! | `keys` | a key pair in the device's hardware |
 //! | `outcome`, `errors` | how a session ends |
@@ -22,6 +23,7 @@
 )]
 
 pub mod c;
+mod checkpoint;
 mod client;
 mod errors;
 mod examples;
@@ -34,6 +36,7 @@ mod settings;
 mod tests;
 mod trainer;
 
+pub use checkpoint::Checkpoint;
 pub use client::{Cancel, Client};
 pub use errors::{CallbackError, TrainerError, TributaryError};
 pub use examples::Examples;
@@ -42,6 +45,6 @@ pub use host::{Conditions, Device, Host, Thermal};
 pub use keys::KeyStore;
 pub use outcome::Outcome;
 pub use settings::Settings;
-pub use trainer::{Checkpoint, EvaluateTask, Evaluated, Stop, Tensor, TrainTask, Trained, Trainer};
+pub use trainer::{EvaluateTask, Evaluated, Stop, Tensor, TrainTask, Trained, Trainer};
 
 uniffi::setup_scaffolding!("tributary");

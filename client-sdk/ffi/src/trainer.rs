@@ -7,6 +7,7 @@ use tributary_client::trainer::{self, apart, tensors_of, values_of};
 use tributary_client::{Metrics, NamedTensor, StopFlags, TrainError};
 use tributary_protocol::plan::{Algorithm, Loss};
 
+use crate::checkpoint::Checkpoint;
 use crate::errors::{TrainerError, TributaryError};
 use crate::floats::Floats;
 
@@ -19,23 +20,6 @@ pub struct Tensor {
     pub shape: Vec<u64>,
     /// Values row by row, as many as the product of the shape.
     pub values: Floats,
-}
-
-/// Where a training was suspended.
-#[derive(Clone, Debug, PartialEq, uniffi::Record)]
-pub struct Checkpoint {
-    /// Number of steps that were taken.
-    pub steps: u64,
-    /// Sum of their losses.
-    pub losses: f64,
-    /// What the trainer needs besides, in a format of its own: weights, what the optimiser keeps.
-    pub bytes: Vec<u8>,
-}
-
-impl From<Checkpoint> for trainer::Checkpoint {
-    fn from(Checkpoint { steps, losses, bytes }: Checkpoint) -> Self {
-        Self { steps, losses, bytes, ..Self::default() }
-    }
 }
 
 /// What to learn, and how.
@@ -119,13 +103,11 @@ pub struct Stop(pub(crate) Arc<StopFlags>);
 #[uniffi::export]
 impl Stop {
     /// Whether to throw [`TrainerError::Interrupted`], or [`TrainerError::Suspended`] where [`TrainTask::may_suspend`].
-    #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.is_set()
     }
 
     /// Whether the time that the job leaves for training is over: return now what was learned so far.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.is_over()
     }
@@ -194,7 +176,7 @@ impl trainer::Trainer for AppTrainer {
             loss: loss_name(task.training.loss),
             proximal: task.correction().pull,
             seed: task.seed.0,
-            resume: task.resume.and_then(own),
+            resume: task.resume.and_then(Checkpoint::own),
             may_suspend: task.may_suspend,
             training_json: json(task.training)?,
             model_json: json(task.spec)?,
@@ -227,12 +209,6 @@ impl trainer::Trainer for AppTrainer {
         }
         Ok(trainer::Evaluated { examples, loss, accuracy, metrics: checked(&metrics)?, classes: None })
     }
-}
-
-/// A checkpoint of an app's trainer. Others have no bytes.
-fn own(checkpoint: &trainer::Checkpoint) -> Option<Checkpoint> {
-    let trainer::Checkpoint { steps, losses, ref bytes, .. } = *checkpoint;
-    (!bytes.is_empty()).then(|| Checkpoint { steps, losses, bytes: bytes.clone() })
 }
 
 fn tensors(model: &tributary_protocol::model::Model) -> Vec<Tensor> {

@@ -11,10 +11,8 @@ use tributary_protocol::device::DeviceState;
 
 use crate::errors::exception;
 use crate::layers::LayerExamples;
+use crate::signals::interrupted;
 use crate::trainer::PythonTrainer;
-
-/// How often a session that waits for the coordinator lets Python handle its signals.
-const SIGNALS: Duration = Duration::from_millis(100);
 
 /// A client of one coordinator, with a runtime of its own.
 #[pyclass(frozen, module = "tributary._core")]
@@ -115,21 +113,6 @@ impl Session {
             Err(error) => Err(exception(py, &error)),
         }
     }
-}
-
-/// Returns what a signal handler of Python raises.
-async fn interrupted() -> PyErr {
-    loop {
-        tokio::time::sleep(SIGNALS).await;
-        if let Err(raised) = Python::attach(handle_signals) {
-            return raised;
-        }
-    }
-}
-
-/// Lets Python run its signal handlers, if this is its main thread.
-pub(crate) fn handle_signals(py: Python<'_>) -> PyResult<()> {
-    py.check_signals()
 }
 
 /// A host in Python: `may_continue() -> bool` and `device_state() -> dict as JSON`. Without an object, nothing stops a

@@ -6,6 +6,7 @@
 mod client;
 mod errors;
 mod layers;
+mod signals;
 mod trainer;
 
 use pyo3::prelude::*;

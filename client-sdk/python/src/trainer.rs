@@ -12,8 +12,8 @@ use tributary_client::{EvaluateTask, Evaluated, StopFlags, TrainError, TrainTask
 use tributary_protocol::metrics::Metrics;
 use tributary_protocol::plan::Algorithm;
 
-use crate::client::handle_signals;
 use crate::errors::told;
+use crate::signals::handle_signals;
 
 /// Whether a training should stop. Python looks before each batch.
 #[pyclass(frozen, module = "tributary._core")]

@@ -173,7 +173,6 @@ impl Builder {
 
 impl Client {
     /// Settings of a client of the coordinator at the URL `server`. `enrolment_token` admits it to a population.
-    #[must_use]
     pub fn builder(server: impl Into<String>, enrolment_token: impl Into<String>) -> Builder {
         Builder {
             server: server.into(),

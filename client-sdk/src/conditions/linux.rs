@@ -4,10 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::device::{Device, Thermal};
 use crate::clock::{Clock, SystemClock};
+use crate::locked::Locked;
 
 /// How long NetworkManager's answer holds: asking it starts a program.
 const METERED_EVERY_MS: u64 = 30_000;
@@ -67,7 +68,6 @@ impl LinuxDevice {
     }
 
     /// The machine now. `busy_percent` is of the time since the last call, or since this value was made.
-    #[must_use]
     pub fn read(&self) -> Device {
         let (charging, battery_percent) = self.power();
         Device {
@@ -111,7 +111,7 @@ impl LinuxDevice {
 
     fn busy_percent(&self) -> Option<u8> {
         let now = ticks(&self.root)?;
-        let before = self.latest.lock().unwrap_or_else(PoisonError::into_inner).replace(now)?;
+        let before = self.latest.locked().replace(now)?;
         let [total, idle, own] = [(now.total, before.total), (now.idle, before.idle), (now.own, before.own)]
             .map(|(now, before)| now.saturating_sub(before));
         let others = total.saturating_sub(idle).saturating_sub(own);
@@ -120,7 +120,7 @@ impl LinuxDevice {
 
     fn is_metered(&self) -> Option<bool> {
         let now_ms = self.clock.now_ms();
-        let mut latest = self.metered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self.metered.locked();
         match *latest {
             Some((at_ms, metered)) if now_ms.saturating_sub(at_ms) < METERED_EVERY_MS => metered,
             _ => latest.insert((now_ms, asked_metered(&self.ask_metered))).1,

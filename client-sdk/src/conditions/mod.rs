@@ -7,13 +7,14 @@ mod hand;
 mod linux;
 
 use std::fmt::{self, Debug};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tributary_protocol::device::DeviceState;
 
 use crate::clock::{Clock, SystemClock};
 use crate::host::Host;
+use crate::locked::Locked;
 
 pub use self::device::{Device, Thermal};
 #[cfg(target_os = "linux")]
@@ -79,7 +80,6 @@ impl fmt::Display for Unmet {
 
 impl Conditions {
     /// The first condition that does not hold on this device after `elapsed` of a session.
-    #[must_use]
     pub fn unmet(&self, device: &Device, elapsed: Duration) -> Option<Unmet> {
         let has_power = device.charging == Some(true);
         let is_warm = self.thermal_below.is_some_and(|limit| device.thermal.is_some_and(|thermal| thermal >= limit));
@@ -116,13 +116,11 @@ impl<F> Debug for ConditionedHost<F> {
 
 impl<F: Fn() -> Option<Device> + Sync> ConditionedHost<F> {
     /// The time of the session begins now.
-    #[must_use]
     pub fn new(conditions: Conditions, device: F) -> Self {
         Self::with_clock(conditions, device, Arc::new(SystemClock::default()))
     }
 
     /// The same, by this clock.
-    #[must_use]
     pub fn with_clock(conditions: Conditions, device: F, clock: Arc<dyn Clock>) -> Self {
         let started_ms = clock.now_ms();
         Self { conditions, waits: false, device, clock, started_ms, latest: Mutex::new(None) }
@@ -135,7 +133,6 @@ impl<F: Fn() -> Option<Device> + Sync> ConditionedHost<F> {
     }
 
     /// The first condition that does not hold now; `None` also for an app that cannot answer.
-    #[must_use]
     pub fn unmet(&self) -> Option<Unmet> {
         let now_ms = self.clock.now_ms();
         let elapsed = Duration::from_millis(now_ms.saturating_sub(self.started_ms));
@@ -143,7 +140,7 @@ impl<F: Fn() -> Option<Device> + Sync> ConditionedHost<F> {
     }
 
     fn device(&self, now_ms: u64) -> Option<Device> {
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self.latest.locked();
         match *latest {
             Some((at_ms, device)) if now_ms.saturating_sub(at_ms) < ASK_EVERY_MS => device,
             _ => latest.insert((now_ms, (self.device)())).1,

@@ -45,7 +45,6 @@ pub enum Targets {
 
 impl Targets {
     /// Number of classes or values in all.
-    #[must_use]
     pub fn count(&self) -> usize {
         match self {
             Self::Classes(classes) => classes.len(),

@@ -101,7 +101,6 @@ impl MemoryExamples {
     }
 
     /// The targets of all examples in order, to divide examples among clients by class.
-    #[must_use]
     pub fn targets(&self) -> Targets {
         let stored: Vec<usize> = match &self.chosen {
             None => return self.data.targets.clone(),

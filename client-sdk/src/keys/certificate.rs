@@ -37,13 +37,11 @@ impl ClientCertificate {
     }
 
     /// The certificates in DER, the device's own first.
-    #[must_use]
     pub fn chain(&self) -> &[CertificateDer<'static>] {
         &self.chain
     }
 
     /// The store of the key.
-    #[must_use]
     pub fn keys(&self) -> &Arc<dyn KeyStore> {
         &self.keys
     }

@@ -11,7 +11,6 @@ use super::contract::KeyStore;
 
 impl ClientCertificate {
     /// What rustls presents to servers that ask for a certificate.
-    #[must_use]
     pub fn resolver(&self) -> Arc<dyn ResolvesClientCert> {
         let key = Arc::new(OutsideKey(Arc::clone(self.keys())));
         Arc::new(SingleCertAndKey::from(CertifiedKey::new(self.chain().to_vec(), key)))

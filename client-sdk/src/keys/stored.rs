@@ -1,11 +1,12 @@
 //! A key in the client's state.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
 
 use super::contract::{KeyError, KeyStore};
+use crate::locked::Locked;
 use crate::store::{Durability, Store};
 
 /// PKCS #8 in DER.
@@ -23,13 +24,12 @@ pub struct StoredKey {
 
 impl StoredKey {
     /// The key in this store. Nothing is read or written yet.
-    #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, key: Mutex::new(None) }
     }
 
     fn key(&self) -> Result<Arc<EcdsaKeyPair>, KeyError> {
-        let mut key = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut key = self.key.locked();
         if let Some(key) = &*key {
             return Ok(Arc::clone(key));
         }

@@ -10,7 +10,7 @@ mod watch;
 
 use std::time::Duration;
 
-use tributary_protocol::device::{Assignment, CheckInRequest, CheckInResponse, DeviceState};
+use tributary_protocol::device::{CheckInRequest, CheckInResponse, DeviceState};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
@@ -20,12 +20,12 @@ use self::watch::Watch;
 use crate::clock::Clock;
 use crate::error::ClientError;
 use crate::host::Host;
-use crate::models::{Base, fetch_base};
+use crate::models::fetch_base;
 use crate::outcome::Outcome;
 use crate::platform::{rest, within};
 use crate::store::client_state::ClientState;
 use crate::store::state::{Finished, Identity, Pending, Work};
-use crate::tasks::{Completed, Times, evaluate, train};
+use crate::tasks::{Completed, Given, evaluate, train};
 use crate::trainer::{TrainError, Trainer};
 use crate::transport::upload::Update;
 
@@ -76,18 +76,19 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
             }
             Step::Compute { assignment, base, deadline_ms } => {
                 let watch = Watch::begin(context, &identity.secret, &assignment);
-                let times = Times { started_ms: clock.now_ms(), deadline_ms };
+                let (started_ms, clock) = (clock.now_ms(), clock.as_ref());
+                let given = Given { assignment: &assignment, base: &base, state, clock, started_ms, deadline_ms };
                 let left = || Duration::from_millis(deadline_ms.saturating_sub(clock.now_ms()));
                 let working = async {
                     loop {
-                        match compute(context, trainer, host, &assignment, &base, &times, &watch) {
+                        match compute(trainer, host, &given, &watch) {
                             Err(TrainError::Pending) => trainer.ready().await,
                             completed => return completed,
                         }
                     }
                 };
                 // A GPU that hangs must not hold the session for ever.
-                let completed = within(clock.as_ref(), left(), working).await;
+                let completed = within(clock, left(), working).await;
                 let completed = completed.unwrap_or(Err(TrainError::Interrupted));
                 Step::after_compute(assignment, completed, left(), watch.closed())
             }
@@ -130,21 +131,17 @@ fn check_in_request<T: Trainer + ?Sized>(context: &Context, trainer: &T, host: &
 }
 
 fn compute<T: Trainer + ?Sized>(
-    context: &Context,
     trainer: &mut T,
     host: &dyn Host,
-    assignment: &Assignment,
-    base: &Base,
-    times: &Times,
+    given: &Given<'_>,
     watch: &Watch,
 ) -> Result<Completed, TrainError> {
-    let Context { state, clock, .. } = context;
-    let in_time = || clock.now_ms() < times.deadline_ms;
+    let in_time = || given.clock.now_ms() < given.deadline_ms;
     let is_over = || !in_time() || watch.is_closed();
-    let should_stop = || is_over() || !goes_on(host, clock.as_ref(), &is_over);
-    match assignment.task {
-        Task::Train => train(trainer, assignment, base, state, clock.as_ref(), times, &should_stop),
-        Task::Evaluate => evaluate(trainer, assignment, base, state, clock.as_ref(), &should_stop),
+    let should_stop = || is_over() || !goes_on(host, given.clock, &is_over);
+    match given.assignment.task {
+        Task::Train => train(trainer, given, &should_stop),
+        Task::Evaluate => evaluate(trainer, given, &should_stop),
     }
 }
 

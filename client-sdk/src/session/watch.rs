@@ -5,7 +5,7 @@
 //! that is finished before the first question causes none.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tributary_protocol::device::Assignment;
@@ -13,6 +13,7 @@ use tributary_protocol::id::{AssignmentId, Secret};
 
 use super::context::Context;
 use crate::clock::Clock;
+use crate::locked::Locked;
 use crate::platform::Background;
 use crate::transport::coordinator::Coordinator;
 
@@ -73,10 +74,7 @@ impl Watch {
     /// When to come back, if the round is closed.
     pub(super) fn closed(&self) -> Option<Duration> {
         let questions = &self.questions;
-        questions
-            .is_closed
-            .load(Ordering::SeqCst)
-            .then(|| *questions.retry_after.lock().unwrap_or_else(PoisonError::into_inner))
+        questions.is_closed.load(Ordering::SeqCst).then(|| *questions.retry_after.locked())
     }
 }
 
@@ -84,8 +82,7 @@ impl Questions {
     async fn ask(&self, now_ms: u64) {
         match self.coordinator.ask(&self.secret, self.assignment).await {
             Err(error) if error.ends_assignment() => {
-                *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) =
-                    error.retry_after().unwrap_or_default();
+                *self.retry_after.locked() = error.retry_after().unwrap_or_default();
                 self.is_closed.store(true, Ordering::SeqCst);
             }
             // Its work is finished and accepted, or was refused: nothing changes any more.

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use tributary_protocol::device::Assignment;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::safetensors::{Data, Decoder, Dtype, Header, SafetensorsError, Sink, Tensor, write};
@@ -50,12 +49,6 @@ pub(crate) enum ClientStateError {
 }
 
 impl ClientState {
-    /// Whether the round that took the update behind this state was abandoned afterwards. In a buffered job that round
-    /// may be a later one than that of the update's assignment; an update after it would have replaced the state.
-    pub(crate) fn was_dropped(&self, assignment: &Assignment) -> bool {
-        assignment.dropped_round.is_some_and(|dropped| self.round <= dropped)
-    }
-
     /// The state as one file. Holds a second copy of the vectors meanwhile.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let metadata = BTreeMap::from([

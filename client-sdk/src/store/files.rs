@@ -16,7 +16,6 @@ pub struct FileStore {
 
 impl FileStore {
     /// A store in this directory. Nothing is read or written yet.
-    #[must_use]
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self { directory: directory.into() }
     }

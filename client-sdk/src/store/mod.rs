@@ -7,6 +7,7 @@
 //! | [`MemoryStore`] | in memory, for tests and simulations |
 //! | `state` | the entries of the SDK, with their types: identity, finished work, cached model |
 //! | `client_state` | what a job keeps on the device between rounds, such as the residual of error feedback |
+//! | `kept` | the vectors of a client state, without what an abandoned round changed |
 //! | `suspended` | where a training was suspended |
 //! | `partial` | a download that is not complete |
 
@@ -14,6 +15,7 @@ pub(crate) mod client_state;
 mod contract;
 #[cfg(feature = "native")]
 mod files;
+pub(crate) mod kept;
 mod memory;
 pub(crate) mod partial;
 pub(crate) mod state;

@@ -2,15 +2,15 @@
 //! where it has personal parameters.
 
 use bytes::Bytes;
-use tributary_protocol::device::{Assignment, EvaluationReport};
+use tributary_protocol::device::EvaluationReport;
 use tributary_protocol::metrics::{Metrics, MetricsError, PERSONALISED_ACCURACY, PERSONALISED_LOSS};
 
 use super::completed::Completed;
 use super::compute::computing;
+use super::given::Given;
 use super::personal;
-use crate::clock::Clock;
 use crate::models::Base;
-use crate::store::state::{State, Work};
+use crate::store::state::Work;
 use crate::trainer::{EvaluateTask, Evaluated, TrainError, Trainer};
 
 /// Evaluates the model, and the client's own one if it differs.
@@ -19,19 +19,15 @@ use crate::trainer::{EvaluateTask, Evaluated, TrainError, Trainer};
 /// The trainer's [`TrainError`], or one for a result that the coordinator would refuse.
 pub(crate) fn evaluate<T: Trainer + ?Sized>(
     trainer: &mut T,
-    assignment: &Assignment,
-    base: &Base,
-    state: &State,
-    clock: &dyn Clock,
+    given: &Given<'_>,
     should_stop: &dyn Fn() -> bool,
 ) -> Result<Completed, TrainError> {
-    let started_ms = clock.now_ms();
+    let Given { assignment, base: Base { model, parts, .. }, state, .. } = *given;
     let plan = &assignment.plan;
-    let Base { model, parts, .. } = base;
     let task = EvaluateTask { model, spec: &plan.model.spec, loss: plan.training.loss };
     let Evaluated { examples, loss, accuracy, mut metrics, classes } =
         computing(|| trainer.evaluate(&task, should_stop))?;
-    if let Some(own) = personal::own(parts, || state.client_state(assignment.job)) {
+    if let Some(own) = personal::own(parts, || state.kept(assignment)) {
         let own = personal::with_own(model, parts, Some(&own));
         let personalised = computing(|| trainer.evaluate(&EvaluateTask { model: &own, ..task }, should_stop))?;
         metrics =
@@ -43,7 +39,7 @@ pub(crate) fn evaluate<T: Trainer + ?Sized>(
     if !loss.is_finite() {
         return Err(TrainError::Diverged);
     }
-    let evaluate_ms = clock.now_ms().saturating_sub(started_ms);
+    let evaluate_ms = given.elapsed_ms();
     if let Some(classes) = &classes {
         classes.check(examples, None, accuracy).map_err(|error| TrainError::DoesNotFit(error.to_string()))?;
     }

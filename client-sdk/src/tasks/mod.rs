@@ -1,14 +1,25 @@
 //! What a client does for an assignment: one file per task.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | `train`, `evaluate` | the tasks, from what they are [`Given`] to what they have [`Completed`] |
+//! | `algorithm` | the client's half of each algorithm |
+//! | `trainings`, `personal`, `compute` | the calls of the trainer |
+//! | `encode`, `norm`, `feedback` | the update: its file, its norm bound, what it leaves out |
 
+mod algorithm;
 mod completed;
 mod compute;
-mod drift;
-mod elastic;
+mod encode;
 mod evaluate;
+mod feedback;
+mod given;
 mod norm;
 mod personal;
 mod train;
+mod trainings;
 
 pub(crate) use completed::Completed;
 pub(crate) use evaluate::evaluate;
-pub(crate) use train::{Times, train};
+pub(crate) use given::Given;
+pub(crate) use train::train;

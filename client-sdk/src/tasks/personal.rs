@@ -8,19 +8,25 @@ use tributary_protocol::plan::{Algorithm, Training};
 use tributary_protocol::sharing::{Part, Parts};
 
 use super::compute::computing;
-use crate::store::client_state::ClientState;
+use crate::store::kept::Kept;
 use crate::trainer::{TrainError, TrainTask, Trained, Trainer};
 
-/// The vector of a client state that holds the client's own personal parameters.
-pub(super) const PERSONAL: &str = "personal";
+/// The kept vector of the client's own personal parameters.
+const PERSONAL: &str = "personal";
 
-/// The client's own personal values; `None` if it has not trained any, or if the model has none.
-pub(super) fn own(parts: &Parts, kept: impl FnOnce() -> Option<ClientState>) -> Option<Vec<f32>> {
+/// The client's own personal values; `None` if it has not trained any, or if the model has none. A round that was
+/// abandoned takes none back: they are the client's alone.
+pub(super) fn own(parts: &Parts, kept: impl FnOnce() -> Option<Kept>) -> Option<Vec<f32>> {
     let total = parts.total(Part::Personal);
     if total == 0 {
         return None;
     }
-    kept()?.vectors.remove(PERSONAL).filter(|own| own.len() == total)
+    kept()?.take_last(PERSONAL).filter(|own| own.len() == total)
+}
+
+/// Keeps those of the values that a training has reached.
+pub(super) fn keep(reached: &[f32], parts: &Parts, kept: &mut Kept) {
+    kept.put(PERSONAL, parts.has(Part::Personal).then(|| parts.take(Part::Personal, reached)), None);
 }
 
 /// The global model with the client's own personal values. Without any, those of the model's version.
@@ -88,16 +94,13 @@ fn unfrozen<T: Trainer + ?Sized>(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use serde_json::json;
-    use tributary_protocol::hash::Sha256Hash;
-    use tributary_protocol::id::JobId;
     use tributary_protocol::job_model::JobModel;
     use tributary_protocol::metrics::Metrics;
     use tributary_protocol::seed::Seed;
 
     use super::*;
+    use crate::fixtures;
     use crate::trainer::{EvaluateTask, Evaluated};
 
     fn model() -> JobModel {
@@ -167,16 +170,11 @@ mod tests {
     #[test]
     fn a_client_goes_on_with_its_own_values_and_begins_with_those_of_the_version() {
         let parts = model().parts().unwrap();
-        let kept = |values: Vec<f32>| ClientState {
-            job: JobId::from_random([5; 16]),
-            round: 1,
-            model_sha256: Sha256Hash([0; 32]),
-            vectors: BTreeMap::from([(PERSONAL.to_owned(), values)]),
-        };
+        let kept = |values: &[f32]| Some(fixtures::kept([("personal", values)], Some(3)));
         let global = Model::new(Arc::clone(parts.model()), vec![1.0, 2.0, 3.0]).unwrap();
         let values = |own: Option<Vec<f32>>| with_own(&global, &parts, own.as_deref()).values().to_vec();
-        assert_eq!(values(own(&parts, || Some(kept(vec![9.0])))), [1.0, 2.0, 9.0]);
+        assert_eq!(values(own(&parts, || kept(&[9.0]))), [1.0, 2.0, 9.0]);
         assert_eq!(values(own(&parts, || None)), [1.0, 2.0, 3.0]);
-        assert_eq!(own(&parts, || Some(kept(vec![9.0, 9.0]))), None, "of another model");
+        assert_eq!(own(&parts, || kept(&[9.0, 9.0])), None, "of another model");
     }
 }

@@ -20,14 +20,12 @@ pub struct StopFlags {
 
 impl StopFlags {
     /// Whether to end with [`TrainError::Interrupted`].
-    #[must_use]
     pub fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Relaxed)
     }
 
     /// Whether the time that the job leaves for training is over
     /// ([`TrainTask::is_over`](super::contract::TrainTask::is_over)): end with what was learned so far.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }

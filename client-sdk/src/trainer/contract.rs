@@ -73,7 +73,6 @@ pub struct TrainTask<'a> {
 
 impl<'a> TrainTask<'a> {
     /// Training of every parameter on the plain loss, for as long as it takes.
-    #[must_use]
     pub fn new(model: &'a Model, spec: &'a ModelSpec, training: &'a Training, seed: Seed) -> Self {
         Self {
             model,
@@ -89,20 +88,17 @@ impl<'a> TrainTask<'a> {
     }
 
     /// What is added to the gradient of the loss.
-    #[must_use]
     pub fn correction(&self) -> Correction<'a> {
         Correction { pull: self.training.algorithm.proximal(), constant: self.constant }
     }
 
     /// Whether to end now with what was learned so far, as a whole result with the steps that were taken. A trainer
     /// that asks before each batch but the first contributes where it would be too late otherwise.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.budget.is_some_and(|Budget(is_over)| is_over())
     }
 
     /// Whether the parameter with this index must stay as it is.
-    #[must_use]
     pub fn is_frozen(&self, parameter: usize) -> bool {
         self.frozen.get(parameter).copied().unwrap_or_default()
     }

@@ -16,7 +16,6 @@ pub struct NamedTensor {
 }
 
 /// The parameters of a model, in its order.
-#[must_use]
 pub fn tensors_of(model: &Model) -> Vec<NamedTensor> {
     let specs = model.parameters().specs().iter().enumerate();
     let tensor = |(index, spec): (usize, &tributary_protocol::model::ParameterSpec)| NamedTensor {

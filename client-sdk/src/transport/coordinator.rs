@@ -1,6 +1,6 @@
 //! The device API: one method per call, problem documents as errors, retries.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +23,7 @@ use super::retry::{ATTEMPTS_MAX, pause};
 use crate::clock::Clock;
 use crate::error::ClientError;
 use crate::keys::ClientCertificate;
+use crate::locked::Locked;
 use crate::platform::within;
 
 /// Longest wait for the head of a response and for each further piece of its body. A check-in adds the time that it
@@ -118,7 +119,7 @@ impl Coordinator {
 
     /// A time between 1 and 1.25 times this, so that the clients of a cohort do not ask all at once.
     pub(crate) fn spread(&self, time: Duration) -> Duration {
-        let mut jitter = self.jitter.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jitter = self.jitter.locked();
         time.mul_f64(1.0 + jitter.unit() / 4.0)
     }
 
@@ -146,7 +147,7 @@ impl Coordinator {
 
     /// The pause after failed attempt `attempt`, from 1; at least the coordinator's retry window where it gave one.
     pub(crate) fn pause(&self, attempt: u32, window_ms: Option<u64>) -> Duration {
-        pause(attempt, window_ms, &mut self.jitter.lock().unwrap_or_else(PoisonError::into_inner))
+        pause(attempt, window_ms, &mut self.jitter.locked())
     }
 
     /// A request without a body.

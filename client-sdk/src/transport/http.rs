@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Debug};
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -12,6 +12,7 @@ use http::Method;
 use super::contract::{Request, Response, Transport, TransportError};
 use super::trust::Trust;
 use crate::keys::ClientCertificate;
+use crate::locked::Locked;
 
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -21,7 +22,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct HttpTransport {
     /// Replaced when the client gets a certificate: its connections were opened without it.
-    http: Arc<RwLock<reqwest::Client>>,
+    http: Arc<Mutex<reqwest::Client>>,
     /// `None`: the app's own HTTP client, whose TLS is the app's.
     connect: Option<Connect>,
 }
@@ -42,9 +43,8 @@ impl Debug for Connect {
 impl HttpTransport {
     /// Sends over this client: its proxy, certificates and connection pool. It should follow no redirects. It presents
     /// no certificate of the coordinator; [`Self::with_settings`] does.
-    #[must_use]
     pub fn new(http: reqwest::Client) -> Self {
-        Self { http: Arc::new(RwLock::new(http)), connect: None }
+        Self { http: Arc::new(Mutex::new(http)), connect: None }
     }
 
     /// Sends over a client of its own, which waits 10 s for a connection, follows no redirects and trusts the system's
@@ -79,7 +79,7 @@ impl HttpTransport {
     }
 
     fn http(&self) -> reqwest::Client {
-        self.http.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.http.locked().clone()
     }
 }
 
@@ -127,7 +127,7 @@ impl Transport for HttpTransport {
         let connect = self.connect.as_ref();
         let connect = connect.ok_or_else(|| TransportError("the app's HTTP client presents no certificates".into()))?;
         let http = connect.client(Some(certificate))?;
-        *self.http.write().unwrap_or_else(PoisonError::into_inner) = http;
+        *self.http.locked() = http;
         Ok(())
     }
 }
@@ -139,7 +139,6 @@ pub(crate) fn is_url(text: &str) -> bool {
 }
 
 /// Whether requests to this URL would cross a network without encryption: plain HTTP to another machine.
-#[must_use]
 pub fn is_exposed(url: &str) -> bool {
     let Ok(url) = reqwest::Url::parse(url) else { return false };
     let is_loopback = url.host_str().is_some_and(|host| {

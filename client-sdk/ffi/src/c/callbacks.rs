@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use tributary_client::Locked;
 
 use super::status::TributaryStatus;
 use super::types::{
@@ -148,7 +150,7 @@ impl FromC<TributaryTrainer> {
         if is(TributaryStatus::Ok) {
             Ok(result)
         } else if is(TributaryStatus::Interrupted) {
-            let checkpoint = stop.checkpoint.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let checkpoint = stop.checkpoint.locked().take();
             Err(checkpoint.map_or(TrainerError::Interrupted, |checkpoint| TrainerError::Suspended { checkpoint }))
         } else if is(TributaryStatus::NoExamples) {
             Err(TrainerError::NoExamples)

@@ -1,7 +1,9 @@
 //! Functions that C calls.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+
+use tributary_client::Locked;
 
 use super::callbacks::{FromC, floats};
 use super::status::{TributaryStatus, call, text, there, values};
@@ -10,6 +12,7 @@ use super::types::{
     TributaryHost, TributaryOutcome, TributaryOutcomeKind, TributarySettings, TributaryStop, TributaryTask,
     TributaryTrainer,
 };
+use crate::checkpoint::Checkpoint;
 use crate::client::{Cancel, Client};
 use crate::errors::TributaryError;
 use crate::examples::Examples;
@@ -17,7 +20,7 @@ use crate::host::{Conditions, Host};
 use crate::keys::KeyStore;
 use crate::outcome::Outcome;
 use crate::settings::Settings;
-use crate::trainer::{Checkpoint, Trainer};
+use crate::trainer::Trainer;
 
 /// Gives C a new object.
 ///
@@ -336,8 +339,7 @@ pub unsafe extern "C" fn tributary_suspend(
             return Err(TributaryError::bad_input("the checkpoint has no state"));
         }
         if stop.may_suspend {
-            let mut kept = stop.checkpoint.lock().unwrap_or_else(PoisonError::into_inner);
-            *kept = Some(Checkpoint { steps, losses, bytes: bytes.to_vec() });
+            *stop.checkpoint.locked() = Some(Checkpoint { steps, losses, bytes: bytes.to_vec() });
         }
         Ok(())
     });

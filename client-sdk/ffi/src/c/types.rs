@@ -3,9 +3,10 @@
 use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex};
 
+use crate::checkpoint::Checkpoint;
 use crate::client::{Cancel, Client};
 use crate::examples::Examples;
-use crate::trainer::{Checkpoint, Stop};
+use crate::trainer::Stop;
 
 /// A client of one coordinator. Its calls block the calling thread; it does one at a time.
 pub struct TributaryClient(pub(super) Arc<Client>);

@@ -75,14 +75,12 @@ impl From<TrainError> for End {
 impl<A: Accelerator> AcceleratedTrainer<A> {
     /// A trainer on this accelerator. If it is required, a training that it cannot compute is an error. Otherwise the
     /// CPU computes it, from its beginning where the accelerator fails on the way.
-    #[must_use]
     pub fn new(examples: Arc<dyn Examples>, accelerator: A, is_required: bool) -> Self {
         let cpu = LayerTrainer::new(Arc::clone(&examples));
         Self { examples, cpu, accelerator, is_required, running: None, instead: None }
     }
 
     /// Why the CPU computed the last training instead; `None` if the accelerator did.
-    #[must_use]
     pub fn instead(&self) -> Option<&str> {
         self.instead.as_deref()
     }

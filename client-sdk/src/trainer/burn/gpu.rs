@@ -23,20 +23,17 @@ impl Gpu {
     /// or DirectX 12. Drivers that compute on the CPU do not count.
     ///
     /// It opens the GPU, which takes some tenths of a second. A GPU whose driver does not work counts as absent.
-    #[must_use]
     pub fn preferred() -> Option<Self> {
         Self::first_of(&PREFERRED)
     }
 
     /// A driver of Vulkan that computes on the CPU, such as lavapipe of Mesa. It is slower than
     /// [`LayerTrainer`](crate::LayerTrainer) and serves for tests of an app's network on machines without a GPU.
-    #[must_use]
     pub fn software() -> Option<Self> {
         Self::first_of(&[DeviceKind::Cpu])
     }
 
     /// What the driver calls it.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }

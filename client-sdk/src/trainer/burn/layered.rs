@@ -12,7 +12,7 @@ use super::low_rank::LowRank;
 use super::network::{Network, Pass};
 use super::norm::{BatchNorm, LayerNorm};
 use super::parameters::{transposed_weight, zeros};
-use super::recurrent::{Gru, Lstm};
+use super::recurrent::{Cell, Recurrent};
 
 /// A network built from a list of layers. Its parameters are loaded and saved with PyTorch's names and layouts.
 #[derive(Module, Debug)]
@@ -33,8 +33,7 @@ enum LayerModule {
     LayerNorm(LayerNorm),
     BatchNorm(BatchNorm),
     Embedding(Embedding),
-    Lstm(Lstm),
-    Gru(Gru),
+    Recurrent(Recurrent),
 }
 
 impl LayeredNetwork {
@@ -97,10 +96,10 @@ impl LayerModule {
                 Self::Embedding(Embedding { weight: zeros([tokens, size], true, device) })
             }
             Layer::Lstm { hidden_size, return_sequences } => {
-                Self::Lstm(Lstm::new(last, hidden_size, return_sequences, device))
+                Self::Recurrent(Recurrent::new(Cell::Lstm, last, hidden_size, return_sequences, device))
             }
             Layer::Gru { hidden_size, return_sequences } => {
-                Self::Gru(Gru::new(last, hidden_size, return_sequences, device))
+                Self::Recurrent(Recurrent::new(Cell::Gru, last, hidden_size, return_sequences, device))
             }
         }
     }
@@ -116,8 +115,7 @@ impl LayerModule {
             Self::LayerNorm(layer) => layer.forward(values),
             Self::BatchNorm(layer) => layer.forward(values, pass),
             Self::Embedding(layer) => layer.forward(values),
-            Self::Lstm(layer) => layer.forward(values),
-            Self::Gru(layer) => layer.forward(values),
+            Self::Recurrent(layer) => layer.forward(values),
         }
     }
 }

@@ -56,7 +56,6 @@ pub struct BurnTrainer<N: Network = LayeredNetwork> {
 impl BurnTrainer {
     /// A trainer for jobs whose model is a list of layers, for the devices of burn. On the CPU
     /// [`LayerTrainer`](crate::LayerTrainer) computes the same without a graph.
-    #[must_use]
     pub fn new(examples: Arc<dyn Examples>) -> Self {
         Self { build: Box::new(LayeredNetwork::build), examples, device: Device::flex() }
     }

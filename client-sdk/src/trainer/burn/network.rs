@@ -56,19 +56,16 @@ pub struct Pass {
 
 impl Pass {
     /// A pass of training. Dropout draws from the stream.
-    #[must_use]
     pub fn training(randomness: Stream) -> Self {
         Self { randomness: Some(randomness) }
     }
 
     /// A pass of an evaluation: dropout does nothing.
-    #[must_use]
     pub fn evaluation() -> Self {
         Self { randomness: None }
     }
 
     /// Whether the pass is part of training: batch norm behaves differently.
-    #[must_use]
     pub fn is_training(&self) -> bool {
         self.randomness.is_some()
     }

@@ -11,68 +11,39 @@ use burn::tensor::{Device, Tensor};
 
 use super::parameters::{transposed_weight, zeros};
 
-/// Gates input, forget, cell, output: `c' = f c + i g`, `h' = o tanh(c')`.
+/// The formulas of a layer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Cell {
+    /// Gates input, forget, cell, output: `c' = f c + i g`, `h' = o tanh(c')`.
+    Lstm,
+    /// Gates reset, update, new: `n = tanh(W x + b + r (U h + b'))`, `h' = (1 - z) n + z h`.
+    Gru,
+}
+
 #[derive(Module, Debug)]
-pub(super) struct Lstm {
+pub(super) struct Recurrent {
     weight_ih_l0: Param<Tensor<2>>,
     weight_hh_l0: Param<Tensor<2>>,
     bias_ih_l0: Param<Tensor<1>>,
     bias_hh_l0: Param<Tensor<1>>,
     #[module(skip)]
-    return_sequences: bool,
-}
-
-impl Lstm {
-    pub(super) fn new(features: usize, hidden: usize, return_sequences: bool, device: &Device) -> Self {
-        Self {
-            weight_ih_l0: transposed_weight(4 * hidden, features, device),
-            weight_hh_l0: transposed_weight(4 * hidden, hidden, device),
-            bias_ih_l0: zeros([4 * hidden], true, device),
-            bias_hh_l0: zeros([4 * hidden], true, device),
-            return_sequences,
-        }
-    }
-
-    pub(super) fn forward(&self, values: Tensor<2>) -> Tensor<2> {
-        let (input_weight, state_weight) = (self.weight_ih_l0.val(), self.weight_hh_l0.val());
-        let bias = self.bias_ih_l0.val() + self.bias_hh_l0.val();
-        let [features, _] = input_weight.dims();
-        let [hidden, _] = state_weight.dims();
-        let [batch, _] = values.dims();
-        let mut state = Tensor::zeros([batch, hidden], &values.device());
-        let mut cell = state.clone();
-        let mut states = Vec::new();
-        for input in time_steps(values, features) {
-            let gates = linear(input, input_weight.clone(), Some(bias.clone())) + state.matmul(state_weight.clone());
-            let gate = |index| gates.clone().narrow(1, index * hidden, hidden);
-            cell = sigmoid(gate(1)) * cell + sigmoid(gate(0)) * tanh(gate(2));
-            state = sigmoid(gate(3)) * tanh(cell.clone());
-            if self.return_sequences {
-                states.push(state.clone());
-            }
-        }
-        if self.return_sequences { Tensor::cat(states, 1) } else { state }
-    }
-}
-
-/// Gates reset, update, new: `n = tanh(W x + b + r (U h + b'))`, `h' = (1 - z) n + z h`.
-#[derive(Module, Debug)]
-pub(super) struct Gru {
-    weight_ih_l0: Param<Tensor<2>>,
-    weight_hh_l0: Param<Tensor<2>>,
-    bias_ih_l0: Param<Tensor<1>>,
-    bias_hh_l0: Param<Tensor<1>>,
+    cell: Cell,
     #[module(skip)]
     return_sequences: bool,
 }
 
-impl Gru {
-    pub(super) fn new(features: usize, hidden: usize, return_sequences: bool, device: &Device) -> Self {
+impl Recurrent {
+    pub(super) fn new(cell: Cell, features: usize, hidden: usize, return_sequences: bool, device: &Device) -> Self {
+        let gates = match cell {
+            Cell::Lstm => 4 * hidden,
+            Cell::Gru => 3 * hidden,
+        };
         Self {
-            weight_ih_l0: transposed_weight(3 * hidden, features, device),
-            weight_hh_l0: transposed_weight(3 * hidden, hidden, device),
-            bias_ih_l0: zeros([3 * hidden], true, device),
-            bias_hh_l0: zeros([3 * hidden], true, device),
+            weight_ih_l0: transposed_weight(gates, features, device),
+            weight_hh_l0: transposed_weight(gates, hidden, device),
+            bias_ih_l0: zeros([gates], true, device),
+            bias_hh_l0: zeros([gates], true, device),
+            cell,
             return_sequences,
         }
     }
@@ -84,17 +55,28 @@ impl Gru {
         let [hidden, _] = state_weight.dims();
         let [batch, _] = values.dims();
         let mut state = Tensor::zeros([batch, hidden], &values.device());
-        let mut states = Vec::new();
+        let (mut cell, mut states) = (state.clone(), Vec::new());
+        let bias = matches!(self.cell, Cell::Lstm).then(|| input_bias.clone() + state_bias.clone());
         for input in time_steps(values, features) {
-            let of_input = linear(input, input_weight.clone(), Some(input_bias.clone()));
-            let of_state = linear(state.clone(), state_weight.clone(), Some(state_bias.clone()));
-            let input_gate = |index| of_input.clone().narrow(1, index * hidden, hidden);
-            let state_gate = |index| of_state.clone().narrow(1, index * hidden, hidden);
-            let reset = sigmoid(input_gate(0) + state_gate(0));
-            let update = sigmoid(input_gate(1) + state_gate(1));
-            let new = tanh(input_gate(2) + reset * state_gate(2));
-            // n + z (h - n) = (1 - z) n + z h
-            state = new.clone() + update * (state - new);
+            state = match self.cell {
+                Cell::Lstm => {
+                    let gates = linear(input, input_weight.clone(), bias.clone()) + state.matmul(state_weight.clone());
+                    let gate = |index| gates.clone().narrow(1, index * hidden, hidden);
+                    cell = sigmoid(gate(1)) * cell + sigmoid(gate(0)) * tanh(gate(2));
+                    sigmoid(gate(3)) * tanh(cell.clone())
+                }
+                Cell::Gru => {
+                    let of_input = linear(input, input_weight.clone(), Some(input_bias.clone()));
+                    let of_state = linear(state.clone(), state_weight.clone(), Some(state_bias.clone()));
+                    let input_gate = |index| of_input.clone().narrow(1, index * hidden, hidden);
+                    let state_gate = |index| of_state.clone().narrow(1, index * hidden, hidden);
+                    let reset = sigmoid(input_gate(0) + state_gate(0));
+                    let update = sigmoid(input_gate(1) + state_gate(1));
+                    let new = tanh(input_gate(2) + reset * state_gate(2));
+                    // n + z (h - n) = (1 - z) n + z h
+                    new.clone() + update * (state - new)
+                }
+            };
             if self.return_sequences {
                 states.push(state.clone());
             }

@@ -15,7 +15,7 @@ use super::layer_norm::LayerNorm;
 use super::linear::Linear;
 use super::low_rank::LowRank;
 use super::matrix::Matrix;
-use super::recurrent::{Gru, Lstm, Shape};
+use super::recurrent::{Cell, Gru, Lstm, Recurrent, Shape};
 use super::stage::Stage;
 
 /// The stages of a network that holds the model's values. `shapes` are those after each layer; the model was checked
@@ -148,16 +148,8 @@ impl<'a> Builder<'a> {
                 let weight = self.tensor();
                 self.stage(Embedding::new(weight, size, last));
             }
-            Layer::Lstm { hidden_size, return_sequences } => {
-                let shape = self.recurrent(hidden_size, return_sequences);
-                let [of_input, of_state] = self.gates(4 * hidden_size);
-                self.stage(Lstm::new(shape, of_input, of_state));
-            }
-            Layer::Gru { hidden_size, return_sequences } => {
-                let shape = self.recurrent(hidden_size, return_sequences);
-                let [of_input, of_state] = self.gates(3 * hidden_size);
-                self.stage(Gru::new(shape, of_input, of_state));
-            }
+            Layer::Lstm { hidden_size, return_sequences } => self.recurrent(Lstm, hidden_size, return_sequences),
+            Layer::Gru { hidden_size, return_sequences } => self.recurrent(Gru, hidden_size, return_sequences),
         }
         Ok(())
     }
@@ -251,14 +243,11 @@ impl<'a> Builder<'a> {
         PoolGrid { channels, width, kernel: kernel.into(), stride, out_width: output[2] }
     }
 
-    fn recurrent(&self, hidden: usize, sequences: bool) -> Shape {
+    fn recurrent<C: Cell>(&mut self, cell: C, hidden: usize, sequences: bool) {
         let [time, features] = self.shape[..].try_into().expect("shape inference accepts only two dimensions here");
-        Shape { time, features, hidden, sequences }
-    }
-
-    /// The matrices of the gates, of so many rows: that of the inputs and that of the state.
-    fn gates(&mut self, rows: usize) -> [Matrix; 2] {
         let [of_input, of_state, input_bias, state_bias] = [(); 4].map(|()| self.tensor());
-        [(of_input, input_bias), (of_state, state_bias)].map(|(weight, bias)| Matrix::new(weight, Some(bias), rows))
+        let matrices = [(of_input, input_bias), (of_state, state_bias)]
+            .map(|(weight, bias)| Matrix::new(weight, Some(bias), C::GATES * hidden));
+        self.stage(Recurrent::new(cell, Shape { time, features, hidden, sequences }, matrices));
     }
 }

@@ -1,9 +1,10 @@
 //! What computes: an instruction set, and threads that share out work whose parts are fixed. So the bits of a result do
 //! not depend on the number of threads.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::kernels::Level;
+use crate::locked::Locked;
 
 /// Multiply-adds below which another thread costs more than it saves.
 const WORTH_A_THREAD: usize = 2_000_000;
@@ -29,7 +30,7 @@ impl Machine {
         let tasks: Vec<T> = tasks.into_iter().collect();
         let others = self.threads.min(tasks.len()).saturating_sub(1);
         let tasks = Mutex::new(tasks.into_iter());
-        let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let next = || tasks.locked().next();
         let run = || {
             while let Some(task) = next() {
                 work(task);

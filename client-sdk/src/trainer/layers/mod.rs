@@ -65,7 +65,6 @@ pub struct LayerTrainer {
 
 impl LayerTrainer {
     /// A trainer that computes on one thread.
-    #[must_use]
     pub fn new(examples: Arc<dyn Examples>) -> Self {
         Self { examples, machine: Machine { level: Level::best(), threads: 1 } }
     }

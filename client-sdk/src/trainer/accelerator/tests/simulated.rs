@@ -1,10 +1,11 @@
 //! An accelerator that computes each kernel by its definition, one value after the other.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 
 use super::super::{Accelerator, Dispatch, Kernel, Program, Work};
+use crate::locked::Locked;
 
 /// Clones share what they have done.
 #[derive(Clone, Default)]
@@ -37,7 +38,7 @@ impl Simulated {
     }
 
     fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.0.locked())
     }
 }
 

@@ -1,7 +1,5 @@
 //! Sizes and orders of a recurrent layer.
 
-use super::super::matrix::Matrix;
-
 /// Sizes of a recurrent layer.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Shape {
@@ -64,12 +62,4 @@ impl Shape {
             }
         }
     }
-}
-
-/// Appends weights and biases in the model's order: both weights, then both biases.
-pub(super) fn export(of_input: &Matrix, of_state: &Matrix, values: &mut Vec<f32>) {
-    of_input.export_weight(values);
-    of_state.export_weight(values);
-    of_input.export_bias(values);
-    of_state.export_bias(values);
 }

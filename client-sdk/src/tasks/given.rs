@@ -1,0 +1,27 @@
+//! What every task is given.
+
+use tributary_protocol::device::Assignment;
+
+use crate::clock::Clock;
+use crate::models::Base;
+use crate::store::state::State;
+
+/// An assignment with what its task needs. Times are in milliseconds by the client's clock; a training that is called
+/// again keeps them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given<'a> {
+    pub(crate) assignment: &'a Assignment,
+    pub(crate) base: &'a Base,
+    pub(crate) state: &'a State,
+    pub(crate) clock: &'a dyn Clock,
+    /// When its computation began.
+    pub(crate) started_ms: u64,
+    pub(crate) deadline_ms: u64,
+}
+
+impl Given<'_> {
+    /// How long its computation has taken.
+    pub(super) fn elapsed_ms(&self) -> u64 {
+        self.clock.now_ms().saturating_sub(self.started_ms)
+    }
+}
