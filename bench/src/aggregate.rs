@@ -153,7 +153,7 @@ impl Bench {
         let token = coordinator.population(&population).await?;
         let server = fleet::server(&coordinator)?;
         let clients = fleet::enrol(&server, &token, args.clients).await?;
-        let job = coordinator.api.create_job(job_file(args, &population)?).await?.id;
+        let job = coordinator.api.create_job(job_file(args, &population)?).await?.head.id;
         Ok(Self { coordinator, server, clients, job, costs: Vec::new(), body: Bytes::new(), _folder: folder })
     }
 

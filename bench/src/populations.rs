@@ -41,7 +41,7 @@ impl Populations {
     ) -> Result<Vec<JobId>, CliError> {
         let mut jobs = Vec::new();
         for (name, _) in &self.0 {
-            jobs.push(coordinator.api.create_job(file(name)?).await?.id);
+            jobs.push(coordinator.api.create_job(file(name)?).await?.head.id);
         }
         Ok(jobs)
     }

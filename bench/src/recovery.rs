@@ -74,7 +74,7 @@ pub(crate) async fn run(args: &RecoveryArgs, output: &Output) -> Result<(), CliE
     output.note(&format!("enrolling {} clients", args.clients));
     let server = &fleet::server(&coordinator)?;
     let clients = fleet::enrol(server, &token, args.clients).await?;
-    let job = coordinator.api.create_job(job_file(args, &population)?).await?.id;
+    let job = coordinator.api.create_job(job_file(args, &population)?).await?.head.id;
     output.note(&format!("storing {} updates of {} parameters", args.updates, args.params));
     let assignments = assigned(server, &clients[..=args.updates as usize]).await?;
     let update_bytes = send(server, assignments, args.updates).await?;

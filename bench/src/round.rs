@@ -66,11 +66,11 @@ pub(crate) async fn run(args: &RoundArgs, output: &Output) -> Result<(), CliErro
     }
     let job = coordinator.api.create_job(job_file(args)?).await?;
     // A watcher who reads the lists after each event would take as much time as a client.
-    while !coordinator.api.job(job.id).await?.state.is_final() {
+    while !coordinator.api.job(job.head.id).await?.head.state.is_final() {
         tokio::time::sleep(LOOK).await;
     }
     clients.shutdown().await;
-    let rounds = collect(None, async |page| coordinator.api.rounds(job.id, Task::Train, page).await).await?.items;
+    let rounds = collect(None, async |page| coordinator.api.rounds(job.head.id, Task::Train, page).await).await?.items;
     coordinator.stop().await?;
     let measured = measure(args, &rounds);
     output.object(&measured, || text(&measured))
@@ -99,7 +99,7 @@ fn measure(args: &RoundArgs, rounds: &[Round]) -> Measured {
         round_ms_p50: quantile(0.5).copied().unwrap_or(0.0),
         round_ms_p99: quantile(0.99).copied().unwrap_or(0.0),
         round_ms_max: quantile(1.0).copied().unwrap_or(0.0),
-        bytes_up_per_round: rounds.last().map_or(0, |round| round.bytes_up),
+        bytes_up_per_round: rounds.last().map_or(0, |round| round.traffic.bytes_up),
     }
 }
 

@@ -191,7 +191,7 @@ pub(crate) fn demo(learning: &Learning, seed: u64, changes: Changes) -> DemoArgs
 
 fn row(learning: &Learning, rounds: &[Round]) -> Row {
     let reached = rounds.iter().position(|round| round.accuracy.is_some_and(|accuracy| accuracy >= learning.target));
-    let bytes_of = |rounds: &[Round]| rounds.iter().map(|round| round.bytes_up).sum::<u64>();
+    let bytes_of = |rounds: &[Round]| rounds.iter().map(|round| round.traffic.bytes_up).sum::<u64>();
     let last = |of: fn(&Round) -> Option<f64>| {
         let values: Vec<f64> = rounds.iter().filter_map(of).collect();
         let last = &values[values.len().saturating_sub(LAST_ROUNDS)..];
@@ -208,7 +208,7 @@ fn row(learning: &Learning, rounds: &[Round]) -> Row {
         rounds_to_target: reached.map(|index| rounds[index].number),
         bytes_up_to_target: reached.map(|index| bytes_of(&rounds[..=index])),
         bytes_up: bytes_of(rounds),
-        bytes_down: rounds.iter().map(|round| round.bytes_down).sum(),
+        bytes_down: rounds.iter().map(|round| round.traffic.bytes_down).sum(),
         accuracy: last(|round| round.accuracy),
         loss: last(|round| round.loss),
         training_loss: None,

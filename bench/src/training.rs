@@ -109,7 +109,7 @@ pub(crate) async fn run(args: &TrainingArgs, output: &Output) -> Result<(), CliE
 fn measure(args: &TrainingArgs, codec: Codec, seed: u64, learned: &Learned) -> Trained {
     let Learned { rounds, parameters, .. } = learned;
     let reached = rounds.iter().position(|round| round.accuracy.is_some_and(|accuracy| accuracy >= args.target));
-    let bytes_of = |rounds: &[Round]| rounds.iter().map(|round| round.bytes_up).sum::<u64>();
+    let bytes_of = |rounds: &[Round]| rounds.iter().map(|round| round.traffic.bytes_up).sum::<u64>();
     let updates: u64 = rounds.iter().map(|round| u64::from(round.reported)).sum();
     let accuracies: Vec<f64> = rounds.iter().filter_map(|round| round.accuracy).collect();
     let last = &accuracies[accuracies.len().saturating_sub(LAST_ROUNDS)..];

@@ -28,8 +28,8 @@ pub(crate) async fn run(args: &EventArgs, api: &Api, output: &Output) -> Result<
     loop {
         let wait_ms = if args.follow { EVENT_WAIT_MS } else { 0 };
         // The state is asked for first: if it is final, the events that are read after it are complete.
-        let is_final = api.job(job.id).await?.state.is_final();
-        let events = api.events(job.id, after, if is_final { 0 } else { wait_ms }, PAGE_ITEMS_MAX).await?.items;
+        let is_final = api.job(job.head.id).await?.head.state.is_final();
+        let events = api.events(job.head.id, after, if is_final { 0 } else { wait_ms }, PAGE_ITEMS_MAX).await?.items;
         let Some(last) = events.last() else {
             if args.follow && !is_final {
                 continue;
@@ -54,14 +54,13 @@ fn line(event: &Event) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Fake, Scene, job, output};
-    use tributary_protocol::operator::Job;
+    use crate::testing::{Fake, Scene, in_state, job, output};
     use tributary_protocol::state::JobState;
 
     #[tokio::test]
     async fn events_are_followed_until_the_job_has_ended() {
         let running = job(1, "demo", "digits");
-        let ended = Job { state: JobState::Completed, ..running.clone() };
+        let ended = in_state(&running, JobState::Completed);
         let scenes = vec![Scene { job: ended, rounds: vec![] }];
         let api = Fake { jobs: vec![running], scenes, ..Fake::default() }.start().await;
         let (output, printed) = output(false);

@@ -11,7 +11,8 @@ mod yardstick;
 use std::sync::Arc;
 
 use criterion::Criterion;
-use tributary_engine::aggregate::{Accumulator, SumCaps, Weight};
+use tributary_engine::aggregate::{Accumulator, SumCaps};
+use tributary_protocol::fixed::Weight;
 use tributary_protocol::model::{ParameterList, ParameterSpec};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{Codec, DeltaSink, TopK, UpdateDecoder, UpdateHeader, UpdateLimits, encode};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tributary_protocol::device::Plan;
+use tributary_protocol::fixed::Weight;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::{JobFile, JobFileError};
@@ -14,7 +15,7 @@ use tributary_protocol::sharing::Parts;
 use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
 
 use crate::aggregate::{
-    Accumulator, CapsError, ControlStep, Discount, Dynamic, Elastic, Gathering, Optimizer, SumCaps, Weighing, Weight,
+    Accumulator, CapsError, ControlStep, Discount, Dynamic, Elastic, Gathering, Optimizer, Reports, SumCaps, Weighing,
     gathering_of, optimizer_of, share,
 };
 use crate::round::{Calendar, CalendarError};
@@ -142,10 +143,15 @@ impl JobSpec {
     }
 
     /// The weight, in examples, that staleness takes from an update.
-    #[must_use]
     pub fn weight_lost(&self, examples: u64, staleness: u32) -> f64 {
         let full = Weight::examples(u32::try_from(examples).unwrap_or(u32::MAX));
         full.as_f64() - self.discount().weight(full, staleness).as_f64()
+    }
+
+    /// Whether the job's rules read the losses of updates, so that none can do without.
+    pub fn reads_losses(&self) -> bool {
+        let is_fair = matches!(self.gathering(0), Gathering::Reports(Reports::Fair { .. }));
+        is_fair || self.optimizer(0, 1).survey().is_some()
     }
 
     /// How updates weigh in the running sum of a round; none if the job's rule keeps none.

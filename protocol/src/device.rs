@@ -450,8 +450,9 @@ pub struct StatusQuery {
 pub struct UpdateQuery {
     /// Weight of the update in the mean: the number of examples trained on, from 1 to the plan's `weight_max`.
     pub weight: u32,
-    /// Mean loss of the local training, at most 1e12 in magnitude.
-    pub loss: f64,
+    /// Mean loss of the local training, at most 1e12 in magnitude. A job whose rule reads losses needs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
     /// Number of optimiser steps.
     pub steps: u64,
     /// Time spent in training, in milliseconds.

@@ -22,6 +22,7 @@
 //! | [`problem`] | errors as problem documents (RFC 9457) |
 //! | [`state`] | states of jobs, rounds and assignments |
 //! | [`text`] | text that people see, without characters that act on a terminal |
+//! | [`traffic`] | bytes on the wire |
 //! | [`seed`] | seeds and portable random streams |
 //! | [`sealed`] | secrets that logs cannot show |
 //! | [`hash`], [`digest`] | SHA-256 content hashes, and the header `Repr-Digest` |
@@ -58,4 +59,5 @@ pub mod seed;
 pub mod sharing;
 pub mod state;
 pub mod text;
+pub mod traffic;
 pub mod update;

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use tributary_engine::aggregate::{
-    Accumulator, Contribution, Distances, Facts, Mixture, Recipe, SharedCombined, Weighing, Weight, diversity,
+    Accumulator, Distances, Facts, Mixture, Recipe, SharedCombined, Weighing, diversity, mean_loss,
 };
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{DiverseRound, TaskPolicy};
+use tributary_protocol::figures::Figures;
+use tributary_protocol::fixed::{Contribution, Weight};
 
 use crate::error::SimulationError;
 use crate::learner::Trained;
@@ -43,14 +45,14 @@ impl Updates {
         enrolment: u64,
     ) -> Result<(), SimulationError> {
         let Trained { delta, examples, loss, steps } = update;
-        let examples = Weight::examples(examples);
-        let weight = spec.discount().weight(examples, staleness);
-        self.facts.push(Facts { weight, norm, loss, steps, enrolment });
+        let contribution = Contribution::of_one(Weight::examples(examples));
+        let figures = Figures { contribution, loss: Some(loss), norm: Some(norm), steps, ..Figures::default() };
+        self.facts.push(Facts { figures, weight: spec.discount().weight(contribution.weight, staleness), enrolment });
         match self.weighing {
             Some(weighing) => {
-                let share = spec.discount().share(weighing, examples, staleness);
+                let share = spec.discount().share(weighing, contribution, staleness);
                 self.sum.add(0, &delta, share.weight);
-                self.sum.count(Contribution { weight: share.divisor, updates: 1 })?;
+                self.sum.count(Contribution { weight: share.divisor, ..contribution })?;
                 self.weighed.push((share.weight, norm));
             }
             None => self.values.push(delta),
@@ -64,13 +66,11 @@ impl Updates {
 
     /// Mean loss of the trainings, weighted by examples; none without an update.
     pub(crate) fn loss(&self) -> Option<f64> {
-        let weight: f64 = self.facts.iter().map(|facts| facts.weight.as_f64()).sum();
-        let loss: f64 = self.facts.iter().map(|facts| facts.loss * facts.weight.as_f64()).sum();
-        (weight > 0.0).then(|| loss / weight)
+        (!self.facts.is_empty()).then(|| mean_loss(&self.facts))
     }
 
     pub(crate) fn norms(&self) -> Vec<f64> {
-        self.facts.iter().map(|facts| facts.norm).collect()
+        self.facts.iter().map(Facts::norm).collect()
     }
 
     /// The round's diversity, where the combination is a mean of this norm.
@@ -87,7 +87,7 @@ impl Updates {
             return Arc::clone(&self.sum) as SharedCombined;
         }
         let mut updates: Vec<(Facts, &[f32])> =
-            self.facts.iter().copied().zip(self.values.iter().map(Vec::as_slice)).collect();
+            self.facts.iter().cloned().zip(self.values.iter().map(Vec::as_slice)).collect();
         updates.sort_by(|(one, _), (other, _)| one.order(other));
         let (facts, rows): (Vec<Facts>, Vec<&[f32]>) = updates.into_iter().unzip();
         let gathering = spec.gathering(version).clipped_to(policy.clip_norm);

@@ -28,7 +28,7 @@ pub(super) async fn run(id: ClientId, api: &Api, output: &Output) -> Result<(), 
                 assignment.state.to_string(),
                 assignment.reason.clone().unwrap_or_default(),
                 or_dash(assignment.work_ms, duration_ms),
-                bytes(assignment.bytes_up),
+                bytes(assignment.traffic.bytes_up),
                 relative(assignment.assigned_at_ms, output.now_ms),
             ]
         });

@@ -178,7 +178,7 @@ pub async fn learn(args: &DemoArgs, output: &Output) -> Result<Learned, CliError
     let clients = folder.path().join("clients");
     let fleet = Fleet::start(&coordinator.address(), &enrolment, &clients, members, threads(args), &http).await?;
     let job = coordinator.api.create_job(file).await?;
-    let mut follower = Follower::start(&coordinator.api, job.id, PAGE_ITEMS_MAX).await?;
+    let mut follower = Follower::start(&coordinator.api, job.head.id, PAGE_ITEMS_MAX).await?;
     let drops = args.changes.stragglers.is_some_and(|stragglers| !stragglers.count);
     let abandoned_max = if drops { ABANDONED_MAX_DROPPED } else { ABANDONED_MAX };
     let mut abandoned_in_a_row = 0;
@@ -190,7 +190,7 @@ pub async fn learn(args: &DemoArgs, output: &Output) -> Result<Learned, CliError
         for round in news.ended.iter().filter(|round| round.task == Task::Evaluate) {
             output.note(&format!("round {}: {}", round.number, or_dash(round.accuracy, percent)));
         }
-        if news.job.state.is_final() {
+        if news.job.head.state.is_final() {
             break;
         }
         if abandoned_in_a_row >= abandoned_max {
@@ -201,7 +201,7 @@ pub async fn learn(args: &DemoArgs, output: &Output) -> Result<Learned, CliError
     fleet.stop().await;
     let rounds_of = |task| {
         let api = &coordinator.api;
-        collect(None, async move |page| api.rounds(job.id, task, page).await)
+        collect(None, async move |page| api.rounds(job.head.id, task, page).await)
     };
     let mut rounds = rounds_of(Task::Train).await?.items;
     let evaluations = rounds_of(Task::Evaluate).await?.items;
@@ -211,12 +211,12 @@ pub async fn learn(args: &DemoArgs, output: &Output) -> Result<Learned, CliError
             (round.loss, round.accuracy) = (evaluation.loss, evaluation.accuracy);
         }
     }
-    let job = coordinator.api.job(job.id).await?;
-    let model = match job.model_version {
+    let job = coordinator.api.job(job.head.id).await?;
+    let model = match job.head.model_version {
         Some(_) => {
             let version = export::find_version(&coordinator.api, &job, None).await?;
             let path = folder.path().join("model.safetensors");
-            export::download(&coordinator.api, job.id, &version, ModelForm::F32, &path).await?;
+            export::download(&coordinator.api, job.head.id, &version, ModelForm::F32, &path).await?;
             let bytes = std::fs::read(&path).map_err(CliError::file("read", &path))?;
             Some(model_from_bytes(&bytes).map_err(internal)?)
         }
@@ -320,7 +320,7 @@ fn threads(args: &DemoArgs) -> usize {
 
 /// Reports each round after it and its evaluation have ended, until the job ends.
 async fn follow(api: &Api, job: &Job, report: &mut Report<'_>) -> Result<Job, CliError> {
-    let mut follower = Follower::start(api, job.id, PAGE_ITEMS_MAX).await?;
+    let mut follower = Follower::start(api, job.head.id, PAGE_ITEMS_MAX).await?;
     loop {
         let news = follower.next().await?;
         for round in news.ended {
@@ -329,7 +329,7 @@ async fn follow(api: &Api, job: &Job, report: &mut Report<'_>) -> Result<Job, Cl
                 report.round(&round, stragglers)?;
             }
         }
-        if news.job.state.is_final() {
+        if news.job.head.state.is_final() {
             return Ok(news.job);
         }
     }
@@ -341,7 +341,7 @@ async fn stragglers(api: &Api, job: &Job, round: &Round) -> Result<Vec<u64>, Cli
         return Ok(Vec::new());
     }
     let page = PageQuery { limit: Some(PAGE_ITEMS_MAX), after: None };
-    let assignments = api.assignments(job.id, round.number, Task::Train, page).await?.items;
+    let assignments = api.assignments(job.head.id, round.number, Task::Train, page).await?.items;
     let expired = assignments.iter().filter(|assignment| assignment.state == AssignmentState::Expired);
     Ok(expired.map(|assignment| assignment.client_number).collect())
 }
@@ -356,6 +356,6 @@ async fn finish(
 ) -> Result<Summary, CliError> {
     let model = export::find_version(api, job, None).await?;
     let path = folder.join(format!("{}-v{}.safetensors", job.file.name, model.version));
-    export::download(api, job.id, &model, ModelForm::F32, &path).await?;
+    export::download(api, job.head.id, &model, ModelForm::F32, &path).await?;
     Ok(report.summary(job, path, model.sha256, clock.elapsed()))
 }

@@ -14,7 +14,7 @@ use tributary_protocol::state::{Phase, Task};
 use super::fleet::{Fault, Member};
 use crate::error::CliError;
 use crate::format::{bytes, count, or_dash, percent};
-use crate::output::{Event, Output};
+use crate::output::{Output, TaggedLine};
 
 /// The first line. Programs rely on the names of its members.
 #[derive(Debug, Serialize)]
@@ -91,7 +91,7 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn started(&self, start: &Start) -> Result<(), CliError> {
-        let event = Event { event: "start", object: start };
+        let event = TaggedLine { event: "start", object: start };
         self.output.object(&event, || {
             let cohort = format!("{} clients, {} selected each round", start.clients, start.cohort);
             let model = format!("a model of {} parameters", count(start.parameters as u64));
@@ -104,8 +104,8 @@ impl<'a> Report<'a> {
     pub(super) fn ended_round(&mut self, round: Round, evaluation: Option<&EvaluationPolicy>) -> Vec<Round> {
         match round.task {
             Task::Evaluate => {
-                self.bytes_of_evaluations.0 += round.bytes_up;
-                self.bytes_of_evaluations.1 += round.bytes_down;
+                self.bytes_of_evaluations.0 += round.traffic.bytes_up;
+                self.bytes_of_evaluations.1 += round.traffic.bytes_down;
                 self.evaluated.insert(round.number, round);
             }
             Task::Train => {
@@ -138,7 +138,7 @@ impl<'a> Report<'a> {
         self.printed.push(round.clone());
         let names: Vec<&str> = stragglers.iter().filter_map(|number| self.name(*number)).collect();
         self.output.object(
-            &Event { event: "round", object: &RoundLine { round, seconds: seconds(round), stragglers: &names } },
+            &TaggedLine { event: "round", object: &RoundLine { round, seconds: seconds(round), stragglers: &names } },
             || line(round),
         )
     }
@@ -152,10 +152,12 @@ impl<'a> Report<'a> {
         Summary {
             accuracy: evaluated.and_then(|round| round.accuracy),
             loss: evaluated.and_then(|round| round.loss),
-            rounds: job.rounds_committed,
+            rounds: job.head.rounds_committed,
             rounds_to_target: self.printed.iter().find(reached).map(|round| round.number),
-            bytes_up: self.printed.iter().map(|round| round.bytes_up).sum::<u64>() + self.bytes_of_evaluations.0,
-            bytes_down: self.printed.iter().map(|round| round.bytes_down).sum::<u64>() + self.bytes_of_evaluations.1,
+            bytes_up: self.printed.iter().map(|round| round.traffic.bytes_up).sum::<u64>()
+                + self.bytes_of_evaluations.0,
+            bytes_down: self.printed.iter().map(|round| round.traffic.bytes_down).sum::<u64>()
+                + self.bytes_of_evaluations.1,
             seconds: took.as_secs_f64(),
             stragglers: expired - of_dead,
             failed: self.printed.iter().map(|round| round.failed + round.rejected).sum::<u32>() + of_dead,
@@ -165,7 +167,7 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn ended(&self, summary: &Summary) -> Result<(), CliError> {
-        self.output.object(&Event { event: "summary", object: summary }, || self.summary_text(summary))
+        self.output.object(&TaggedLine { event: "summary", object: summary }, || self.summary_text(summary))
     }
 
     fn summary_text(&self, summary: &Summary) -> String {
@@ -244,8 +246,8 @@ fn line(round: &Round) -> String {
         round.cohort,
         round.reported,
         round.expired,
-        bytes(round.bytes_up),
-        bytes(round.bytes_down),
+        bytes(round.traffic.bytes_up),
+        bytes(round.traffic.bytes_down),
         or_dash(seconds(round), |seconds| format!("{seconds:.2}")),
     )
 }

@@ -31,8 +31,8 @@ pub(super) async fn run(args: &JobCompareArgs, api: &Api, output: &Output) -> Re
     for wanted in &args.jobs {
         let wanted = JobArgs { job: wanted.clone(), population: args.population.clone() };
         let job = find_job(api, &wanted).await?;
-        let rounds = list::newest(api, job.id, Task::Train, None).await?;
-        let evaluations = list::newest(api, job.id, Task::Evaluate, None).await?;
+        let rounds = list::newest(api, job.head.id, Task::Train, None).await?;
+        let evaluations = list::newest(api, job.head.id, Task::Evaluate, None).await?;
         let settings = settings(&serde_json::to_value(&job.file).unwrap_or_default());
         entries.push(Entry { job, rounds, evaluations, settings });
     }
@@ -60,19 +60,19 @@ impl Entry {
     }
 
     fn bytes_up(&self) -> u64 {
-        self.rounds.iter().chain(&self.evaluations).map(|round| round.bytes_up).sum()
+        self.rounds.iter().chain(&self.evaluations).map(|round| round.traffic.bytes_up).sum()
     }
 
     /// From the job's creation to the end of its last round.
     fn took_ms(&self) -> Option<u64> {
         let last = self.rounds.iter().filter_map(|round| round.ended_at_ms).max()?;
-        Some(last.abs_diff(self.job.created_at_ms))
+        Some(last.abs_diff(self.job.head.created_at_ms))
     }
 
     fn json(&self) -> Value {
         json!({
-            "job": self.job.id, "name": self.job.file.name, "state": self.job.state,
-            "rounds_committed": self.job.rounds_committed, "accuracy": self.accuracy(),
+            "job": self.job.head.id, "name": self.job.file.name, "state": self.job.head.state,
+            "rounds_committed": self.job.head.rounds_committed, "accuracy": self.accuracy(),
             "best_accuracy": self.best().map(|best| best.0), "best_round": self.best().map(|best| best.1),
             "loss": self.loss(), "bytes_up": self.bytes_up(), "took_ms": self.took_ms(),
         })
@@ -87,7 +87,7 @@ fn text(entries: &[Entry], different: &BTreeMap<String, Vec<String>>, width: Opt
         std::iter::once(name.to_owned()).chain(entries.iter().map(of)).collect::<Vec<_>>()
     };
     let figures = [
-        figure("state", &|entry| entry.job.state.to_string()),
+        figure("state", &|entry| entry.job.head.state.to_string()),
         figure("rounds", &|entry| rounds_done(&entry.job)),
         figure("accuracy", &|entry| or_dash(entry.accuracy(), percent)),
         figure("best", &|entry| {

@@ -28,19 +28,19 @@ pub(crate) async fn run(args: &JobCreateArgs, api: &Api, output: &Output) -> Res
     }
     let mut job = api.create_job(file).await?;
     if let Some(model) = &args.initial_model {
-        api.upload_initial_model(job.id, model).await?;
-        job = api.job(job.id).await?;
+        api.upload_initial_model(job.head.id, model).await?;
+        job = api.job(job.head.id).await?;
     }
     output.object(&job, || text(&job))
 }
 
 fn text(job: &Job) -> String {
     let name = &job.file.name;
-    let next = match job.state {
+    let next = match job.head.state {
         JobState::AwaitingModel => "it waits for model version 0".to_owned(),
         _ => format!("next: `tributary job watch {name}`"),
     };
-    format!("created the job {name} ({}) of {} parameters\n{next}", job.id, count(job.parameters))
+    format!("created the job {name} ({}) of {} parameters\n{next}", job.head.id, count(job.head.parameters))
 }
 
 #[cfg(test)]

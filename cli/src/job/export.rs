@@ -47,9 +47,9 @@ pub(crate) async fn run(args: &JobExportArgs, api: &Api, output: &Output) -> Res
         false => find_version(api, &job, args.version).await?,
     };
     let path = args.output.clone().unwrap_or_else(|| default_path(&job, version.version, args.form));
-    let written = download(api, job.id, &version, args.form, &path).await?;
+    let written = download(api, job.head.id, &version, args.form, &path).await?;
     let exported = json!({
-        "job": job.id, "version": version.version, "form": args.form, "path": path, "sha256": written.sha256,
+        "job": job.head.id, "version": version.version, "form": args.form, "path": path, "sha256": written.sha256,
         "bytes": written.bytes,
     });
     output.object(&exported, || {
@@ -74,15 +74,15 @@ fn default_path(job: &Job, version: u32, form: ModelForm) -> PathBuf {
 /// Looks up a version; `None` is the newest.
 pub(crate) async fn find_version(api: &Api, job: &Job, wanted: Option<u32>) -> Result<ModelVersion, CliError> {
     let name = &job.file.name;
-    let wanted = wanted.or(job.model_version).ok_or_else(|| ExportError::NoModelYet(name.to_string()))?;
-    let versions = collect(None, async |page| api.model_versions(job.id, page).await).await?;
+    let wanted = wanted.or(job.head.model_version).ok_or_else(|| ExportError::NoModelYet(name.to_string()))?;
+    let versions = collect(None, async |page| api.model_versions(job.head.id, page).await).await?;
     let found = versions.items.into_iter().find(|version| version.version == wanted);
     found.ok_or_else(|| CliError::NotFound(format!("model version {wanted} of the job {name}")))
 }
 
 /// The version whose evaluation is the best of the job.
 async fn best_version(api: &Api, job: &Job) -> Result<ModelVersion, CliError> {
-    let versions = collect(None, async |page| api.model_versions(job.id, page).await).await?;
+    let versions = collect(None, async |page| api.model_versions(job.head.id, page).await).await?;
     let best = versions.items.into_iter().find(|version| version.best);
     best.ok_or_else(|| CliError::NotFound(format!("evaluated model version of the job {}", job.file.name)))
 }
@@ -175,7 +175,8 @@ mod tests {
     }
 
     fn fake(announced: &[u8], served: &[u8]) -> Fake {
-        let job = Job { model_version: Some(1), ..job(1, "demo", "digits") };
+        let mut job = job(1, "demo", "digits");
+        job.head.model_version = Some(1);
         Fake {
             jobs: vec![job],
             versions: vec![version(0, b"old"), version(1, announced)],

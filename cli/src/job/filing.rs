@@ -25,7 +25,8 @@ impl Failure for DeleteError {
 
 pub(super) async fn rename(args: &JobRenameArgs, api: &Api, output: &Output) -> Result<(), CliError> {
     let job = find_job(api, &args.job).await?;
-    let renamed = api.file_job(job.id, &ChangeJob { name: Some(args.name.clone()), ..ChangeJob::default() }).await?;
+    let renamed =
+        api.file_job(job.head.id, &ChangeJob { name: Some(args.name.clone()), ..ChangeJob::default() }).await?;
     output.object(&renamed, || format!("the job {} is now called {}", job.file.name, renamed.file.name))
 }
 
@@ -35,27 +36,27 @@ pub(super) async fn tag(args: &JobTagArgs, api: &Api, output: &Output) -> Result
     if args.tags.is_empty() && args.remove.is_empty() {
         return output.object(&job, || tags_text(&job));
     }
-    let kept = job.tags.iter().filter(|tag| !args.remove.contains(tag));
+    let kept = job.head.tags.iter().filter(|tag| !args.remove.contains(tag));
     let tags = kept.chain(&args.tags).cloned().collect();
-    let job = api.file_job(job.id, &ChangeJob { tags: Some(tags), ..ChangeJob::default() }).await?;
+    let job = api.file_job(job.head.id, &ChangeJob { tags: Some(tags), ..ChangeJob::default() }).await?;
     output.object(&job, || tags_text(&job))
 }
 
 pub(super) async fn note(args: &JobNoteArgs, api: &Api, output: &Output) -> Result<(), CliError> {
     let job = find_job(api, &args.job).await?;
     let Some(text) = &args.text else {
-        let text = if job.notes.is_empty() { "no notes".to_owned() } else { job.notes.clone() };
+        let text = if job.head.notes.is_empty() { "no notes".to_owned() } else { job.head.notes.clone() };
         return output.object(&job, || text);
     };
-    let job = api.file_job(job.id, &ChangeJob { notes: Some(text.clone()), ..ChangeJob::default() }).await?;
+    let job = api.file_job(job.head.id, &ChangeJob { notes: Some(text.clone()), ..ChangeJob::default() }).await?;
     output.object(&job, || format!("stored the notes of the job {}", job.file.name))
 }
 
 pub(super) async fn archive(args: &JobArchiveArgs, api: &Api, output: &Output) -> Result<(), CliError> {
     let job = find_job(api, &args.job).await?;
     let change = ChangeJob { archived: Some(!args.undo), ..ChangeJob::default() };
-    let job = api.file_job(job.id, &change).await?;
-    output.object(&job, || match job.archived_at_ms {
+    let job = api.file_job(job.head.id, &change).await?;
+    output.object(&job, || match job.head.archived_at_ms {
         Some(_) => format!("archived the job {}; `tributary job list --archived` shows it", job.file.name),
         None => format!("the job {} is in the lists again", job.file.name),
     })
@@ -66,8 +67,8 @@ pub(super) async fn delete(args: &JobDeleteArgs, api: &Api, output: &Output) -> 
     if !args.yes && !is_confirmed(&job).await? {
         return Err(DeleteError::Unconfirmed(job.file.name).into());
     }
-    api.delete_job(job.id).await?;
-    output.object(&serde_json::json!({ "deleted": job.id }), || format!("deleted the job {}", job.file.name))
+    api.delete_job(job.head.id).await?;
+    output.object(&serde_json::json!({ "deleted": job.head.id }), || format!("deleted the job {}", job.file.name))
 }
 
 /// Asks for the job's name on a terminal. Elsewhere nobody can answer.
@@ -87,18 +88,18 @@ async fn is_confirmed(job: &Job) -> Result<bool, CliError> {
 }
 
 fn question(job: &Job) -> String {
-    let versions = job.model_version.map_or(0, |newest| newest + 1);
+    let versions = job.head.model_version.map_or(0, |newest| newest + 1);
     format!(
         "This deletes {} rounds and {versions} model versions for good. Type the name of the job ({}) to confirm: ",
-        job.rounds_opened, job.file.name
+        job.head.rounds_opened, job.file.name
     )
 }
 
 fn tags_text(job: &Job) -> String {
-    if job.tags.is_empty() {
+    if job.head.tags.is_empty() {
         return format!("the job {} has no tags", job.file.name);
     }
-    let tags: Vec<&str> = job.tags.iter().map(Name::as_str).collect();
+    let tags: Vec<&str> = job.head.tags.iter().map(Name::as_str).collect();
     format!("{}: {}", job.file.name, tags.join(" "))
 }
 

@@ -58,7 +58,7 @@ mod tests {
     async fn a_job_is_found_by_id_and_by_a_name_that_only_it_has() {
         let (digits, text) = (job(1, "demo", "digits"), job(2, "demo", "text"));
         let api = Fake { jobs: vec![digits.clone(), text.clone()], ..Fake::default() }.start().await;
-        assert_eq!(find_job(&api, &args(&text.id.to_string(), None)).await.unwrap(), text);
+        assert_eq!(find_job(&api, &args(&text.head.id.to_string(), None)).await.unwrap(), text);
         assert_eq!(find_job(&api, &args("digits", None)).await.unwrap(), digits);
     }
 

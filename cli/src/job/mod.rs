@@ -44,8 +44,8 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
         JobCommand::List { population, tag, archived, sort, reverse, limit } => {
             let fetch = async |page| {
                 let mut page = api.jobs(population.as_ref(), page).await?;
-                page.items.retain(|job| archived || job.archived_at_ms.is_none());
-                page.items.retain(|job| tag.as_ref().is_none_or(|tag| job.tags.contains(tag)));
+                page.items.retain(|job| archived || job.head.archived_at_ms.is_none());
+                page.items.retain(|job| tag.as_ref().is_none_or(|tag| job.head.tags.contains(tag)));
                 Ok(page)
             };
             let order =
@@ -95,40 +95,40 @@ fn compare_jobs(sort: JobSort, a: &Job, b: &Job) -> Ordering {
     let by_key = match sort {
         JobSort::Newest => Ordering::Equal,
         JobSort::Name => a.file.name.cmp(&b.file.name),
-        JobSort::State => a.state.cmp(&b.state),
+        JobSort::State => a.head.state.cmp(&b.head.state),
         JobSort::Health => urgency(b).cmp(&urgency(a)),
         JobSort::Population => (&a.file.population, &a.file.name).cmp(&(&b.file.population, &b.file.name)),
-        JobSort::Rounds => b.rounds_committed.cmp(&a.rounds_committed),
-        JobSort::Parameters => b.parameters.cmp(&a.parameters),
+        JobSort::Rounds => b.head.rounds_committed.cmp(&a.head.rounds_committed),
+        JobSort::Parameters => b.head.parameters.cmp(&a.head.parameters),
     };
-    by_key.then(b.created_at_ms.cmp(&a.created_at_ms))
+    by_key.then(b.head.created_at_ms.cmp(&a.head.created_at_ms))
 }
 
 async fn show(args: &JobArgs, api: &Api, output: &Output) -> Result<(), CliError> {
     let job = find_job(api, args).await?;
-    let rounds = list::newest(api, job.id, Task::Train, Some(LAST_ROUNDS)).await?;
+    let rounds = list::newest(api, job.head.id, Task::Train, Some(LAST_ROUNDS)).await?;
     let object = serde_json::json!({ "job": &job, "rounds": &rounds });
     output.object(&object, || text(&job, &rounds, output))
 }
 
 async fn change(args: &JobArgs, change: JobChange, api: &Api, output: &Output) -> Result<(), CliError> {
     let job = find_job(api, args).await?;
-    let job = api.change_job(job.id, change).await?;
-    output.object(&job, || format!("the job {} is now {}", job.file.name, job.state))
+    let job = api.change_job(job.head.id, change).await?;
+    output.object(&job, || format!("the job {} is now {}", job.file.name, job.head.state))
 }
 
 fn row(job: &Job, now_ms: i64) -> Vec<String> {
     vec![
         job.file.name.to_string(),
-        job.state.to_string(),
+        job.head.state.to_string(),
         job.health.as_ref().map_or_else(String::new, health_words),
         job.file.population.to_string(),
         rounds_done(job),
-        or_dash(job.model_version, |version| version.to_string()),
-        count(job.parameters),
-        or_dash((!job.tags.is_empty()).then_some(&job.tags), |tags| tag_words(tags)),
-        relative(job.created_at_ms, now_ms),
-        job.id.to_string(),
+        or_dash(job.head.model_version, |version| version.to_string()),
+        count(job.head.parameters),
+        or_dash((!job.head.tags.is_empty()).then_some(&job.head.tags), |tags| tag_words(tags)),
+        relative(job.head.created_at_ms, now_ms),
+        job.head.id.to_string(),
     ]
 }
 
@@ -148,14 +148,14 @@ fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
     let useful_updates = job.progress.as_ref().and_then(|progress| progress.useful_updates.as_ref());
     let pairs = [
         ("name", job.file.name.to_string()),
-        ("id", job.id.to_string()),
+        ("id", job.head.id.to_string()),
         ("population", job.file.population.to_string()),
-        ("state", job.state.to_string()),
+        ("state", job.head.state.to_string()),
         ("health", or_dash(job.health.as_ref(), |health| format!("{}: {}", health.severity, health.text))),
         ("remedy", or_dash(job.health.as_ref().and_then(|health| health.remedy.clone()), |remedy| remedy)),
-        ("model version", or_dash(job.model_version, |version| version.to_string())),
-        ("parameters", job.parameters.to_string()),
-        ("rounds", format!("{} committed of {} opened", job.rounds_committed, job.rounds_opened)),
+        ("model version", or_dash(job.head.model_version, |version| version.to_string())),
+        ("parameters", job.head.parameters.to_string()),
+        ("rounds", format!("{} committed of {} opened", job.head.rounds_committed, job.head.rounds_opened)),
         ("accuracy", accuracy(job.progress.as_ref())),
         ("next round", next_round(job, output.now_ms)),
         ("time left", or_dash(job.progress.as_ref().and_then(|progress| progress.ends_in_ms), about)),
@@ -163,10 +163,10 @@ fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
         ("ends after", ends_after(&job.file.stop)),
         ("seed", or_dash(job.file.seed, |seed| seed.0.to_string())),
         ("plan", job.plan_hash.to_string()),
-        ("tags", or_dash((!job.tags.is_empty()).then_some(&job.tags), |tags| tag_words(tags))),
-        ("notes", or_dash((!job.notes.is_empty()).then(|| job.notes.clone()), |notes| notes)),
-        ("created", timestamp(job.created_at_ms)),
-        ("ended", or_dash(job.ended_at_ms, timestamp)),
+        ("tags", or_dash((!job.head.tags.is_empty()).then_some(&job.head.tags), |tags| tag_words(tags))),
+        ("notes", or_dash((!job.head.notes.is_empty()).then(|| job.head.notes.clone()), |notes| notes)),
+        ("created", timestamp(job.head.created_at_ms)),
+        ("ended", or_dash(job.head.ended_at_ms, timestamp)),
     ];
     let fields = output::fields(&pairs, output.width);
     if rounds.is_empty() {
@@ -193,7 +193,7 @@ fn about(ms: u64) -> String {
 fn next_round(job: &Job, now_ms: i64) -> String {
     let schedule = job.file.schedule.as_ref();
     let minutes = schedule.map_or(String::new(), |schedule| format!(" ({} {})", schedule.rounds, schedule.time_zone));
-    match (job.state, job.rounds_not_before_ms) {
+    match (job.head.state, job.head.rounds_not_before_ms) {
         (JobState::Running, None) => format!("at any time{minutes}"),
         (JobState::Running, Some(at_ms)) => {
             format!("not before {}, {}{minutes}", timestamp(at_ms), relative(at_ms, now_ms))
@@ -236,10 +236,10 @@ mod tests {
         assert_eq!(next_round(&job, 0), "at any time");
         job.file.schedule = schedule;
         assert_eq!(next_round(&job, 0), "at any time (* 22-23 * * * Europe/Berlin)");
-        job.rounds_not_before_ms = Some(7_200_000);
+        job.head.rounds_not_before_ms = Some(7_200_000);
         let waits = "not before 1970-01-01 02:00:00Z, in 2 h (* 22-23 * * * Europe/Berlin)";
         assert_eq!(next_round(&job, 0), waits);
-        job.state = JobState::Stopped;
+        job.head.state = JobState::Stopped;
         assert_eq!(next_round(&job, 0), "none");
     }
 

@@ -15,7 +15,7 @@ pub(crate) async fn run(args: &JobPolicyArgs, api: &Api, output: &Output) -> Res
     let mut job = find_job(api, &args.job).await?;
     let is_change = change != RoundPolicyChange::default();
     if is_change {
-        job = api.change_round_policy(job.id, &change).await?;
+        job = api.change_round_policy(job.head.id, &change).await?;
     }
     let policy = &job.file.round;
     output.object(policy, || {

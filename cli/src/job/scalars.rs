@@ -16,7 +16,7 @@ const HEADER: [&str; 11] =
 
 pub(super) async fn run(args: &JobArgs, api: &Api, output: &Output) -> Result<(), CliError> {
     let job = find_job(api, args).await?;
-    let curves = api.metric_curves(job.id, POINTS).await?;
+    let curves = api.metric_curves(job.head.id, POINTS).await?;
     output.object(&curves, || match curves.as_slice() {
         [] => format!("no client of {} has reported a metric", job.file.name),
         curves => output::table(&HEADER, curves.iter().filter_map(row), output.width),

@@ -13,7 +13,7 @@ const HEADER: [&str; 6] = ["client", "updates", "staleness", "largest", "weight 
 
 pub(super) async fn run(args: &JobArgs, api: &Api, output: &Output) -> Result<(), CliError> {
     let job = find_job(api, args).await?;
-    let clients = api.stale_clients(job.id).await?;
+    let clients = api.stale_clients(job.head.id).await?;
     output.object(&clients, || match clients.as_slice() {
         [] if job.file.round.mode.buffered().is_none() => {
             format!("{} is synchronous: no update of it can be stale", job.file.name)

@@ -20,7 +20,7 @@ pub(super) async fn run(command: TestSetCommand, api: &Api, output: &Output) -> 
         TestSetCommand::Upload(args) => upload(&args, api, output).await,
         TestSetCommand::Show(args) => {
             let job = find_job(api, &args).await?;
-            let state = api.test_set(job.id).await?;
+            let state = api.test_set(job.head.id).await?;
             output.object(&state, || match &state.test_set {
                 Some(test_set) => fields(test_set, output.width),
                 None => format!("the job {} has no test set", job.file.name),
@@ -32,7 +32,7 @@ pub(super) async fn run(command: TestSetCommand, api: &Api, output: &Output) -> 
 async fn upload(args: &UploadArgs, api: &Api, output: &Output) -> Result<(), CliError> {
     let job = find_job(api, &args.job).await?;
     let stored = match is_tensors(&args.file) {
-        true => api.upload_test_set(job.id, &args.file).await?,
+        true => api.upload_test_set(job.head.id, &args.file).await?,
         false => {
             let table = table::read_file(&args.file, &options(args))?;
             table.notes.iter().for_each(|note| output.note(&format!("note: {note}")));
@@ -41,7 +41,7 @@ async fn upload(args: &UploadArgs, api: &Api, output: &Output) -> Result<(), Cli
             }
             let all: Vec<usize> = (0..table.examples.len()).collect();
             let batch = table.examples.batch(&all).map_err(|error| CliError::Internal(error.to_string()))?;
-            api.upload_test_set_file(job.id, tensors(&batch, all.len())).await?
+            api.upload_test_set_file(job.head.id, tensors(&batch, all.len())).await?
         }
     };
     output.object(&stored, || text(&job, &stored))

@@ -11,7 +11,7 @@ use crate::output::Output;
 
 pub(super) async fn list(args: &JobVersionsArgs, api: &Api, output: &Output) -> Result<(), CliError> {
     let job = find_job(api, &args.job).await?;
-    let fetch = async |page| api.model_versions(job.id, page).await;
+    let fetch = async |page| api.model_versions(job.head.id, page).await;
     let number = |version: &ModelVersion| i64::from(version.version);
     let versions = collect_newest(args.limit.items_max(), number, fetch).await?;
     let header = ["version", "round", "accuracy", "loss", "size", "made", "notes"];
@@ -23,7 +23,7 @@ pub(super) async fn list(args: &JobVersionsArgs, api: &Api, output: &Output) -> 
             or_dash(version.loss, |loss| format!("{loss:.4}")),
             bytes(version.bytes),
             timestamp(version.created_at_ms),
-            notes(version, job.model_version),
+            notes(version, job.head.model_version),
         ]
     })?;
     output.note_if_cut(versions.is_cut);
@@ -43,7 +43,7 @@ fn notes(version: &ModelVersion, newest: Option<u32>) -> String {
 
 pub(super) async fn pin(args: &JobPinArgs, pinned: bool, api: &Api, output: &Output) -> Result<(), CliError> {
     let job = find_job(api, &args.job).await?;
-    let version = api.pin_version(job.id, args.version, pinned).await?;
+    let version = api.pin_version(job.head.id, args.version, pinned).await?;
     output.object(&version, || {
         let (number, name) = (version.version, &job.file.name);
         match version.pinned_at_ms {

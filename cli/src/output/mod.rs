@@ -143,7 +143,7 @@ pub fn fields(pairs: &[(&str, String)], width: Option<u16>) -> String {
 
 /// A JSON line with its kind in the first member, for commands that print lines of several kinds.
 #[derive(Debug, Serialize)]
-pub struct Event<'a, T> {
+pub struct TaggedLine<'a, T> {
     /// `round`, `job`, ..
     pub event: &'static str,
     #[serde(flatten)]
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn an_event_begins_with_its_kind() {
-        let line = json_line(&Event { event: "round", object: &serde_json::json!({"accuracy": 1, "number": 3}) });
+        let line = json_line(&TaggedLine { event: "round", object: &serde_json::json!({"accuracy": 1, "number": 3}) });
         assert_eq!(line, r#"{"event":"round","accuracy":1,"number":3}"#);
     }
 }

@@ -48,7 +48,7 @@ mod tests {
         let api = fake.start().await;
         for (items_max, expected) in [(Some(0), 0), (Some(3), 3), (Some(1200), 1200), (None, 1500), (Some(9999), 1500)]
         {
-            let found = newest(&api, fake.jobs[0].id, Task::Train, items_max).await.unwrap();
+            let found = newest(&api, fake.jobs[0].head.id, Task::Train, items_max).await.unwrap();
             let numbers: Vec<u32> = found.iter().map(|round| round.number).collect();
             assert_eq!(numbers, (1501 - expected..=1500).collect::<Vec<_>>());
         }

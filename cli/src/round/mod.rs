@@ -53,10 +53,10 @@ pub(crate) async fn run(command: RoundCommand, api: &Api, output: &Output) -> Re
             // The newest at the end is beside the prompt.
             let sort = sort.or(reverse.reverse.then_some(RoundSort::Number));
             let rounds = match sort {
-                None => list::newest(api, job.id, task, limit.items_max()).await?,
+                None => list::newest(api, job.head.id, task, limit.items_max()).await?,
                 Some(sort) => {
                     let order = (sort, reverse.of(sort.direction()));
-                    let fetch = async |page| api.sorted_rounds(job.id, task, order, page).await;
+                    let fetch = async |page| api.sorted_rounds(job.head.id, task, order, page).await;
                     collect(limit.items_max(), fetch).await?.items
                 }
             };
@@ -64,10 +64,10 @@ pub(crate) async fn run(command: RoundCommand, api: &Api, output: &Output) -> Re
         }
         RoundCommand::Show { job, round: number, task } => {
             let job = find_job(api, &job).await?;
-            let detail = api.round(job.id, number, task).await?;
+            let detail = api.round(job.head.id, number, task).await?;
             let RoundDetail { round, explanation, classes, staleness, clocks, .. } = &detail;
             let assignments =
-                collect(None, async |page| api.assignments(job.id, number, task, page).await).await?.items;
+                collect(None, async |page| api.assignments(job.head.id, number, task, page).await).await?.items;
             let object = json!({
                 "round": round, "explanation": explanation, "classes": classes, "staleness": staleness,
                 "clocks": clocks,

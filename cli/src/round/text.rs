@@ -66,9 +66,9 @@ pub(crate) fn line(round: &Round) -> String {
 
 /// Bytes sent in both directions, and how much smaller they were than uncompressed files.
 fn traffic(round: &Round) -> String {
-    let up = smaller(round.raw_bytes_up, round.bytes_up);
-    let down = smaller(round.raw_bytes_down, round.bytes_down);
-    format!("{} up{up}, {} down{down}", bytes(round.bytes_up), bytes(round.bytes_down))
+    let up = smaller(round.traffic.raw_bytes_up, round.traffic.bytes_up);
+    let down = smaller(round.traffic.raw_bytes_down, round.traffic.bytes_down);
+    format!("{} up{up}, {} down{down}", bytes(round.traffic.bytes_up), bytes(round.traffic.bytes_down))
 }
 
 /// ` (1/4.0)` for a quarter of the size; empty below a factor of 1.05.
@@ -147,7 +147,7 @@ fn assignment_row(assignment: &Assignment) -> Vec<String> {
         or_dash(assignment.loss, |loss| format!("{loss:.4}")),
         or_dash(assignment.update_norm, |norm| format!("{norm:.3}")),
         or_dash(assignment.work_ms, duration_ms),
-        bytes(assignment.bytes_up),
+        bytes(assignment.traffic.bytes_up),
         or_dash(ended_at_ms, |ended_at_ms| duration_ms(ended_at_ms.abs_diff(assignment.assigned_at_ms))),
     ]
 }
@@ -155,6 +155,8 @@ fn assignment_row(assignment: &Assignment) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tributary_protocol::traffic::Traffic;
+
     use crate::testing::round;
     use tributary_protocol::state::{AbandonReason, Phase};
 
@@ -192,8 +194,7 @@ mod tests {
             spare: 1,
             failed: 1,
             accuracy: Some(0.9431),
-            bytes_up: 210_000,
-            raw_bytes_up: 840_000,
+            traffic: Traffic { bytes_up: 210_000, raw_bytes_up: 840_000, ..Traffic::default() },
             ended_at_ms: Some(1_250),
             ..round(Task::Train, 7, Phase::Committed)
         };

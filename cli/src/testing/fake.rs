@@ -127,23 +127,23 @@ async fn create_job(State(stage): State<Stage>, Json(wanted): Json<CreateJob>) -
 }
 
 async fn show_job(State(stage): State<Stage>, Path(id): Path<JobId>) -> Response {
-    let found = stage.fake.lock().unwrap().jobs.iter().find(|job| job.id == id).cloned();
+    let found = stage.fake.lock().unwrap().jobs.iter().find(|job| job.head.id == id).cloned();
     found.map_or_else(|| refuse(ProblemType::NotFound), |job| Json(job).into_response())
 }
 
 async fn file_job(State(stage): State<Stage>, Path(id): Path<JobId>, Json(change): Json<ChangeJob>) -> Response {
     let mut fake = stage.fake.lock().unwrap();
-    let job = fake.jobs.iter_mut().find(|job| job.id == id).unwrap();
+    let job = fake.jobs.iter_mut().find(|job| job.head.id == id).unwrap();
     let tags = change.ordered_tags();
     job.file.name = change.name.unwrap_or_else(|| job.file.name.clone());
-    job.tags = tags.unwrap_or_else(|| job.tags.clone());
-    job.notes = change.notes.unwrap_or_else(|| job.notes.clone());
-    job.archived_at_ms = change.archived.map_or(job.archived_at_ms, |archived| archived.then_some(1));
+    job.head.tags = tags.unwrap_or_else(|| job.head.tags.clone());
+    job.head.notes = change.notes.unwrap_or_else(|| job.head.notes.clone());
+    job.head.archived_at_ms = change.archived.map_or(job.head.archived_at_ms, |archived| archived.then_some(1));
     Json(job.clone()).into_response()
 }
 
 async fn delete_job(State(stage): State<Stage>, Path(id): Path<JobId>) -> StatusCode {
-    stage.fake.lock().unwrap().jobs.retain(|job| job.id != id);
+    stage.fake.lock().unwrap().jobs.retain(|job| job.head.id != id);
     StatusCode::NO_CONTENT
 }
 
@@ -153,7 +153,7 @@ async fn change_policy(
     Json(change): Json<RoundPolicyChange>,
 ) -> Response {
     let mut fake = stage.fake.lock().unwrap();
-    let job = fake.jobs.iter_mut().find(|job| job.id == id).unwrap();
+    let job = fake.jobs.iter_mut().find(|job| job.head.id == id).unwrap();
     job.file.round = change.applied_to(&job.file.round);
     Json(job.clone()).into_response()
 }
@@ -226,7 +226,7 @@ async fn events(State(stage): State<Stage>, Query(pairs): Pairs) -> Response {
     let scene = if pairs["wait_ms"] == "0" { None } else { stage.scenes.lock().unwrap().pop_front() };
     let items: Vec<_> = scene
         .map(|Scene { job, rounds }| {
-            let event = json!({ "sequence": after + 1, "at_ms": 0, "job": job.id, "became": "something" });
+            let event = json!({ "sequence": after + 1, "at_ms": 0, "job": job.head.id, "became": "something" });
             let mut fake = stage.fake.lock().unwrap();
             fake.jobs = vec![job];
             fake.rounds = rounds;

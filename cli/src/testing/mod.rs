@@ -5,5 +5,5 @@ mod samples;
 mod server;
 
 pub(crate) use fake::{Fake, Scene};
-pub(crate) use samples::{JOB_FILE, job, output, round};
+pub(crate) use samples::{JOB_FILE, in_state, job, output, round};
 pub(crate) use server::{refuse, serve};

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::JobFile;
-use tributary_protocol::operator::{Job, Round};
+use tributary_protocol::operator::{Job, JobHead, Round};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{JobState, Phase, Task};
+use tributary_protocol::traffic::Traffic;
 
 use crate::output::Output;
 
@@ -27,10 +28,8 @@ pub(crate) fn job(number: u8, population: &str, name: &str) -> Job {
     let mut file = JobFile::parse(JOB_FILE).unwrap();
     file.population = population.parse().unwrap();
     file.name = name.parse().unwrap();
-    Job {
+    let head = JobHead {
         id: JobId::from_random([number; 16]),
-        file,
-        plan_hash: Sha256Hash::of(b"plan"),
         state: JobState::Running,
         model_version: Some(0),
         parameters: 650,
@@ -39,12 +38,16 @@ pub(crate) fn job(number: u8, population: &str, name: &str) -> Job {
         created_at_ms: 0,
         ended_at_ms: None,
         rounds_not_before_ms: None,
-        health: None,
-        progress: None,
         tags: Vec::new(),
         notes: String::new(),
         archived_at_ms: None,
-    }
+    };
+    Job { head, file, plan_hash: Sha256Hash::of(b"plan"), health: None, progress: None }
+}
+
+/// The job in another state.
+pub(crate) fn in_state(job: &Job, state: JobState) -> Job {
+    Job { head: JobHead { state, ..job.head.clone() }, ..job.clone() }
 }
 
 /// A round of 13 clients without reports.
@@ -82,10 +85,7 @@ pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
         training_loss: None,
         loss: None,
         accuracy: None,
-        bytes_up: 0,
-        bytes_down: 0,
-        raw_bytes_up: 0,
-        raw_bytes_down: 0,
+        traffic: Traffic::default(),
         step_norm: None,
         diversity: None,
         norm_max: None,

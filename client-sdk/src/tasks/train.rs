@@ -50,7 +50,7 @@ pub(crate) fn train<T: Trainer + ?Sized>(
 
     let body = shrink(update.file);
     let weight = u32::try_from(examples).unwrap_or(u32::MAX).min(plan.weight_max);
-    let query = UpdateQuery { weight, loss, steps, train_ms: trainings.train_ms(), metrics };
+    let query = UpdateQuery { weight, loss: Some(loss), steps, train_ms: trainings.train_ms(), metrics };
     let sha256 = Sha256Hash::of(&body);
     Ok(Completed { work: Work::Update { query, sha256 }, body: body.into(), next_state: kept.into_state() })
 }

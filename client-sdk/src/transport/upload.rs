@@ -47,7 +47,8 @@ impl Update<'_> {
         let UpdateQuery { weight, loss, steps, train_ms, metrics } = self.query;
         // Neither numbers nor names of metrics need escapes in a query.
         let metrics = if metrics.is_empty() { String::new() } else { format!("&metrics={metrics}") };
-        format!("{}?weight={weight}&loss={loss:?}&steps={steps}&train_ms={train_ms}{metrics}", self.path())
+        let loss = loss.map(|loss| format!("&loss={loss:?}")).unwrap_or_default();
+        format!("{}?weight={weight}{loss}&steps={steps}&train_ms={train_ms}{metrics}", self.path())
     }
 }
 
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     fn query(loss: f64) -> UpdateQuery {
-        UpdateQuery { weight: 10, loss, steps: 3, train_ms: 12, metrics: Metrics::new() }
+        UpdateQuery { weight: 10, loss: Some(loss), steps: 3, train_ms: 12, metrics: Metrics::new() }
     }
 
     #[test]

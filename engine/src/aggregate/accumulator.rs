@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
+use tributary_protocol::fixed::{Contribution, Weight};
+
 use super::caps::{CapsError, SumCaps};
 use super::combine::Combined;
 use super::stripes::{Stripes, lock};
-use tributary_protocol::fixed::{Contribution, Weight};
 
 /// Sum over updates of `weight * value`, one i64 per parameter, with the number of updates and their total weight.
 ///
@@ -83,14 +84,12 @@ impl Accumulator {
     /// # Errors
     /// When the weight is zero or above the cap, or the sum is full. Nothing is counted then.
     pub fn count(&self, contribution: Contribution) -> Result<(), FoldError> {
-        let SumCaps { weight_max, updates_max, .. } = self.caps;
+        let updates_max = self.caps.updates_max;
         let mut counted = lock(&self.counted);
         if contribution.updates > updates_max - counted.updates {
             return Err(FoldError::Full { updates_max });
         }
-        // Within the caps the product fits: the accumulator was made with them.
-        let weight_max = weight_max.checked_times(contribution.updates).unwrap_or(weight_max);
-        check_weight(contribution.weight, weight_max)?;
+        self.check_weight(contribution)?;
         *counted = counted.plus(contribution);
         Ok(())
     }
@@ -105,22 +104,20 @@ impl Accumulator {
         self.caps
     }
 
-    /// Checks the weight of an update against the caps.
+    /// Checks the weight of a contribution against the caps of its updates.
     ///
     /// # Errors
     /// When it is zero or above the cap.
-    pub fn check_weight(&self, weight: Weight) -> Result<(), FoldError> {
-        check_weight(weight, self.caps.weight_max)
-    }
-}
-
-fn check_weight(weight: Weight, weight_max: Weight) -> Result<(), FoldError> {
-    if weight.is_zero() {
-        Err(FoldError::ZeroWeight)
-    } else if weight > weight_max {
-        Err(FoldError::WeightTooLarge { got: weight, weight_max })
-    } else {
-        Ok(())
+    pub fn check_weight(&self, Contribution { weight, updates }: Contribution) -> Result<(), FoldError> {
+        // Within the caps the product fits: the accumulator was made with them.
+        let weight_max = self.caps.weight_max.checked_times(updates).unwrap_or(self.caps.weight_max);
+        if weight.is_zero() {
+            Err(FoldError::ZeroWeight)
+        } else if weight > weight_max {
+            Err(FoldError::WeightTooLarge { got: weight, weight_max })
+        } else {
+            Ok(())
+        }
     }
 }
 

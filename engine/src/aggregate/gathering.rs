@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use tributary_protocol::figures::Figures;
+use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::job_file::{
     CenteredClipping, Combine, GeometricMedian, JobFile, Krum, MultiKrum, NormClipping, QFedAvg, TrimmedMean,
 };
@@ -10,7 +11,6 @@ use tributary_protocol::model::Companion;
 use tributary_protocol::plan::{Algorithm, Optimizer};
 
 use super::robust::{Distances, Middle, centre, krum};
-use tributary_protocol::fixed::{Contribution, Weight};
 
 /// Added to losses, so that a loss of 0 has a power (as in the authors' code of q-FedAvg).
 const LOSS_FLOOR: f64 = 1e-10;
@@ -26,12 +26,12 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// L2 norm; 0 where nobody measured it. Rules that read norms are refused for jobs without them.
+    /// L2 norm; 0 where it was not measured.
     pub fn norm(&self) -> f64 {
         self.figures.norm.unwrap_or(0.0)
     }
 
-    /// Mean loss of the training; 0 where it is not told. Rules that read losses are refused for jobs without them.
+    /// Mean loss of the training; 0 where it is not told, which jobs whose rules read losses do not accept.
     pub fn loss(&self) -> f64 {
         self.figures.loss.unwrap_or(0.0)
     }

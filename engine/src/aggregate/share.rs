@@ -1,9 +1,9 @@
 //! What an update counts for in the combination of its round: its weight, and its part of the divisor.
 
+use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::job_file::{Divisor, JobFile, StalenessWeight};
 
 use super::gathering::Weighing;
-use tributary_protocol::fixed::Weight;
 
 /// What an update counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +56,16 @@ mod tests {
         Discount { factor: StalenessWeight::Polynomial { a: 0.5 }, divisor }
     }
 
+    fn of_one(examples: u32) -> Contribution {
+        Contribution::of_one(Weight::examples(examples))
+    }
+
     /// Updates of one unit each, of which the third is three versions behind.
     fn mean(discount: &Discount, updates: &[([f32; 3], u32)]) -> Vec<f64> {
         let caps = SumCaps { weight_max: Weight::examples(1), magnitude_max: 8.0, updates_max: 3 };
         let sum = Accumulator::new(3, caps).unwrap();
         for (values, staleness) in updates {
-            let Share { weight, divisor } = discount.share(Weighing::Uniform, Weight::examples(9), *staleness);
+            let Share { weight, divisor } = discount.share(Weighing::Uniform, of_one(9), *staleness);
             sum.add(0, values, weight);
             sum.count(Contribution { weight: divisor, updates: 1 }).unwrap();
         }
@@ -88,7 +92,7 @@ mod tests {
         let model = |divisor| {
             let discount = discount(divisor);
             // So many examples that rounding to 2^-16 of one is below the digits.
-            let share = |staleness| discount.share(Weighing::Examples, Weight::examples(1 << 30), staleness);
+            let share = |staleness| discount.share(Weighing::Examples, of_one(1 << 30), staleness);
             let shares = [0, 1, 3].map(share);
             let total: f64 = shares.iter().map(|share| share.divisor.as_f64()).sum();
             let step = |index: usize| -> f64 {
@@ -105,11 +109,11 @@ mod tests {
         let text = "name = 'j'\npopulation = 'p'\nmodel = { parameters = [{ name = 'w', shape = [1] }] }\n\
                     training = { epochs = 1, optimizer = { kind = 'sgd', learning_rate = 1.0 } }\n";
         let examples = Weight::examples(7);
-        let share = Discount::of(&JobFile::parse(text).unwrap()).share(Weighing::Examples, examples, 5);
+        let share = Discount::of(&JobFile::parse(text).unwrap()).share(Weighing::Examples, of_one(7), 5);
         assert_eq!(share, Share { weight: examples, divisor: examples });
         let mode = "round = { mode = { kind = 'buffered', buffer = 1, concurrency = 1 } }";
         let share = Discount::of(&JobFile::parse(&format!("{text}{mode}")).unwrap());
-        assert_eq!(share.share(Weighing::Examples, examples, 3).divisor, examples);
+        assert_eq!(share.share(Weighing::Examples, of_one(7), 3).divisor, examples);
         assert_eq!(share.weight(examples, 3).as_f64(), 3.5);
     }
 

@@ -4,10 +4,10 @@
 
 use std::ops::Range;
 
+use tributary_protocol::fixed::Weight;
 use tributary_protocol::update::DeltaSink;
 
 use super::combine::Combined;
-use tributary_protocol::fixed::Weight;
 
 /// Values of the mean that are read at a time: 64 KiB, which stay in the processor's cache.
 const MEAN_VALUES: usize = 1 << 13;
@@ -164,9 +164,10 @@ impl<C: Combined> DeltaSink for MeanDot<C> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tributary_protocol::fixed::Contribution;
 
     use super::*;
-    use crate::aggregate::{Accumulator, Contribution, SumCaps};
+    use crate::aggregate::{Accumulator, SumCaps};
 
     const CAPS: SumCaps = SumCaps { weight_max: Weight::examples(1000), magnitude_max: 8.0, updates_max: 50 };
 

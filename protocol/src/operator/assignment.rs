@@ -6,6 +6,7 @@ use crate::device::Attributes;
 use crate::id::{AssignmentId, ClientId};
 use crate::metrics::Metrics;
 use crate::state::{AssignmentState, Straggler};
+use crate::traffic::Traffic;
 
 /// An assignment: the work of one client in one round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,16 +76,9 @@ pub struct Assignment {
     /// L2 norm of the update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_norm: Option<f64>,
-    /// Bytes that the client uploaded: bodies of its report, including interrupted and refused ones.
-    pub bytes_up: u64,
-    /// Bytes of the model that the client downloaded.
-    pub bytes_down: u64,
-    /// Bytes of the accepted report if it were a plain f32 file.
-    #[serde(default)]
-    pub raw_bytes_up: u64,
-    /// Bytes of the downloaded model if it were a plain f32 file.
-    #[serde(default)]
-    pub raw_bytes_down: u64,
+    /// Bytes of its client.
+    #[serde(flatten)]
+    pub traffic: Traffic,
     /// Cosine of the angle between the update and the mean of its round, -1 to 1. Absent where it would cost too much
     /// to compute.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -17,16 +17,12 @@ pub struct CreateJob {
     pub job: JobFile,
 }
 
-/// A job.
+/// What lists and details say of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Job {
+pub struct JobHead {
     /// Id of the job.
     pub id: JobId,
-    /// The job file, with the seed that the coordinator drew and all changes since.
-    pub file: JobFile,
-    /// SHA-256 of the plan that its clients follow.
-    pub plan_hash: Sha256Hash,
     /// State of the job.
     pub state: JobState,
     /// Newest model version. Absent while the job waits for the upload of version 0.
@@ -47,12 +43,6 @@ pub struct Job {
     /// if a round may open now, or only after an operator acts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds_not_before_ms: Option<i64>,
-    /// How the job is. Absent in the answer to a change.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub health: Option<Health>,
-    /// How far it has come. Absent in lists and in the answer to a change.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub progress: Option<Progress>,
     /// Tags, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Name>,
@@ -62,4 +52,23 @@ pub struct Job {
     /// Time at which the job was archived. Absent unless it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived_at_ms: Option<i64>,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Job {
+    /// Id, state and numbers.
+    #[serde(flatten)]
+    pub head: JobHead,
+    /// The job file, with the seed that the coordinator drew and all changes since.
+    pub file: JobFile,
+    /// SHA-256 of the plan that its clients follow.
+    pub plan_hash: Sha256Hash,
+    /// How the job is. Absent in the answer to a change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<Health>,
+    /// How far it has come. Absent in lists and in the answer to a change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
 }

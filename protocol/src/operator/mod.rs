@@ -48,7 +48,7 @@ pub use draft::JobDraft;
 pub use event::Event;
 pub use filing::{ChangeJob, NOTES_BYTES_MAX, TAGS_MAX};
 pub use health::Health;
-pub use job::{CreateJob, Job};
+pub use job::{CreateJob, Job, JobHead};
 pub use metrics::{MetricCurve, MetricPoint, MetricSummary};
 pub use node::{Lease, Node};
 pub use order::{ClientOrder, Order, RoundSort};

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Health, Population, Round};
-use crate::id::{JobId, Name};
+use super::{Health, JobHead, Population, Round};
+use crate::id::Name;
 use crate::job_file::StopPolicy;
-use crate::state::{AssignmentState, JobState};
+use crate::state::AssignmentState;
 use crate::update::Codec;
 
 /// Overview of a deployment: populations and jobs.
@@ -67,46 +67,19 @@ pub type SparkPoint = (u32, Option<f64>, Option<f64>);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobSummary {
-    /// Id of the job.
-    pub id: JobId,
+    /// Id, state and numbers.
+    #[serde(flatten)]
+    pub head: JobHead,
     /// Name of the job.
     pub name: Name,
     /// Population whose clients train the model.
     pub population: Name,
-    /// State of the job.
-    pub state: JobState,
-    /// Newest model version. Absent while the job waits for the upload of version 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model_version: Option<u32>,
-    /// Number of parameters of the model.
-    pub parameters: u64,
-    /// Number of training rounds opened so far.
-    pub rounds_opened: u32,
-    /// Number of training rounds committed so far.
-    pub rounds_committed: u32,
-    /// Time of creation.
-    pub created_at_ms: i64,
-    /// Time at which the job stopped or completed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_at_ms: Option<i64>,
     /// Codec of the updates.
     pub codec: Codec,
     /// Learning rate of the clients' optimizer.
     pub learning_rate: f64,
-    /// Tags, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tags: Vec<Name>,
-    /// Notes for people.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub notes: String,
-    /// Time at which the job was archived. Absent unless it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub archived_at_ms: Option<i64>,
     /// When the job is complete.
     pub stop: StopPolicy,
-    /// Time before which no training round opens. Absent if a round may open now, or only after an operator acts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rounds_not_before_ms: Option<i64>,
 }
 
 /// An open round with its cohort.

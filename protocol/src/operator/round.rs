@@ -6,6 +6,7 @@ use super::{Adapted, AdaptedGoal, MetricSummary, RoundBuffer};
 use crate::classes::ClassTotals;
 use crate::seed::Seed;
 use crate::state::{AbandonReason, Phase, Task};
+use crate::traffic::Traffic;
 
 /// A round: training or evaluation by one cohort.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,16 +94,9 @@ pub struct Round {
     /// Accuracy of the resulting model in its evaluation, weighted by examples, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// Bytes that clients uploaded in this round: bodies of reports, including interrupted and refused ones.
-    pub bytes_up: u64,
-    /// Bytes that clients downloaded in this round: bodies of models.
-    pub bytes_down: u64,
-    /// Bytes of the accepted reports if they were plain f32 files.
-    #[serde(default)]
-    pub raw_bytes_up: u64,
-    /// Bytes of the downloaded models if they were plain f32 files.
-    #[serde(default)]
-    pub raw_bytes_down: u64,
+    /// Bytes of its clients.
+    #[serde(flatten)]
+    pub traffic: Traffic,
     /// L2 norm of the model delta from the base version to the resulting version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_norm: Option<f64>,

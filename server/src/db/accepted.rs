@@ -1,7 +1,10 @@
 //! Accepted updates of a round, as rules read them.
 
+use tributary_protocol::figures::Figures;
+use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
+use tributary_protocol::metrics::Metrics;
 
 use super::tx::{Text, fetch};
 use super::{DbError, RoundKey, Tx};
@@ -13,20 +16,55 @@ pub struct AcceptedRow {
     pub id: AssignmentId,
     #[sqlx(try_from = "i64")]
     pub base_version: u32,
-    pub weight: Option<i64>,
-    pub update_norm: Option<f64>,
-    pub loss: Option<f64>,
-    pub steps: Option<i64>,
-    pub report_sha256: Option<Text<Sha256Hash>>,
+    #[sqlx(flatten)]
+    figures: FiguresRow,
+    report_sha256: Option<Text<Sha256Hash>>,
     /// Enrolment number of the client.
     #[sqlx(try_from = "i64")]
     pub number: u64,
 }
 
+impl AcceptedRow {
+    /// The figures of the update, without its named scalars.
+    pub fn figures(&self) -> Result<Figures, DbError> {
+        self.figures.read().ok_or_else(|| DbError::Corrupt(format!("{} reported no weight", self.id)))
+    }
+
+    /// SHA-256 of the update.
+    pub fn sha256(&self) -> Result<Sha256Hash, DbError> {
+        let missing = || DbError::Corrupt(format!("{} reported no update", self.id));
+        self.report_sha256.map(|Text(sha256)| sha256).ok_or_else(missing)
+    }
+}
+
+/// The columns of [`Figures`].
+#[derive(Clone, Debug, sqlx::FromRow)]
+struct FiguresRow {
+    updates: Option<i64>,
+    weight: Option<i64>,
+    loss: Option<f64>,
+    update_norm: Option<f64>,
+    steps: Option<i64>,
+}
+
+impl FiguresRow {
+    fn read(&self) -> Option<Figures> {
+        let weight = Weight::examples(u32::try_from(self.weight?).ok()?);
+        let updates = u32::try_from(self.updates?).ok()?;
+        Some(Figures {
+            contribution: Contribution { weight, updates },
+            loss: self.loss,
+            norm: self.update_norm,
+            steps: self.steps.map_or(0, i64::cast_unsigned),
+            metrics: Metrics::new(),
+        })
+    }
+}
+
 impl Tx {
     /// The accepted updates of a round, in the order of their assignments' ids.
     pub async fn accepted_updates(&mut self, round: RoundKey) -> Result<Vec<AcceptedRow>, DbError> {
-        let sql = "select a.id, a.base_version, a.weight, a.update_norm, a.loss, a.steps, a.report_sha256, c.number \
+        let sql = "select a.id, a.base_version, a.updates, a.weight, a.update_norm, a.loss, a.steps, a.report_sha256, c.number \
                    from assignments a join clients c on c.id = a.client \
                    where a.job = $1 and a.task = $2 and a.round = $3 and a.state = 'reported' order by a.id";
         let (job, number) = (round.job.to_string(), i64::from(round.number));

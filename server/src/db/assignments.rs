@@ -1,20 +1,22 @@
 //! Assignments: one client in one round.
 
+use tributary_engine::round::Term;
+use tributary_engine::story::{Ending, Session};
 use tributary_protocol::classes::ClassCounts;
 use tributary_protocol::device::Attributes;
+use tributary_protocol::figures::Figures;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId};
 use tributary_protocol::metrics::Metrics;
 use tributary_protocol::operator::Assignment;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AssignmentState, Task};
+use tributary_protocol::traffic::Traffic;
 
 use super::jobs::number;
+use super::traffic::TrafficRow;
 use super::tx::{Json, Text, execute, fetch, fetch_in, insert_all, stored};
 use super::{DbError, RoundKey, RoundRow, Tx};
-use crate::metrics::Traffic;
-use tributary_engine::round::Term;
-use tributary_engine::story::{Ending, Session};
 
 /// An assignment to store.
 #[derive(Clone, Copy, Debug)]
@@ -135,23 +137,14 @@ pub struct Times {
     pub uploaded_at_ms: Option<i64>,
 }
 
-/// The figures of an accepted update or evaluation.
+/// An accepted update or evaluation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// Number of examples.
-    pub weight: u64,
-    /// Loss as the client reported it.
-    pub loss: f64,
+    pub figures: Figures,
     /// Accuracy as an evaluating client reported it; none for an update.
     pub accuracy: Option<f64>,
-    /// Optimiser steps; 0 for an evaluation.
-    pub steps: u64,
     /// Time that the client worked, in milliseconds, as it reported it.
     pub work_ms: u64,
-    /// L2 norm of the update; none for an evaluation.
-    pub update_norm: Option<f64>,
-    /// Named scalars.
-    pub metrics: Metrics,
     /// Counts by class of an evaluation. They are added to those of the round, and not stored with the assignment.
     pub classes: Option<ClassCounts>,
     /// SHA-256 of the report's bytes.
@@ -159,25 +152,6 @@ pub struct Report {
     /// Traffic of the assignment that is not counted in the database yet.
     pub traffic: Traffic,
     pub times: Times,
-}
-
-#[derive(sqlx::FromRow)]
-struct TrafficRow {
-    #[sqlx(try_from = "i64")]
-    bytes_up: u64,
-    #[sqlx(try_from = "i64")]
-    bytes_down: u64,
-    #[sqlx(try_from = "i64")]
-    raw_bytes_up: u64,
-    #[sqlx(try_from = "i64")]
-    raw_bytes_down: u64,
-}
-
-impl From<TrafficRow> for Traffic {
-    fn from(row: TrafficRow) -> Self {
-        let TrafficRow { bytes_up, bytes_down, raw_bytes_up, raw_bytes_down } = row;
-        Self { bytes_up, bytes_down, raw_bytes_up, raw_bytes_down }
-    }
 }
 
 #[derive(sqlx::FromRow)]
@@ -321,14 +295,15 @@ impl Tx {
         now_ms: i64,
     ) -> Result<Option<Traffic>, DbError> {
         let sql = "update assignments set state = 'reported', ended_at_ms = $2, weight = $3, loss = $4, accuracy = $5, \
-                   steps = $6, work_ms = $7, update_norm = $8, report_sha256 = $9, bytes_up = bytes_up + $10, \
+                   updates = $18, steps = $6, work_ms = $7, update_norm = $8, report_sha256 = $9, bytes_up = bytes_up + $10, \
                    bytes_down = bytes_down + $11, raw_bytes_up = raw_bytes_up + $12, \
                    raw_bytes_down = raw_bytes_down + $13, metrics = $17, fetched_at_ms = coalesce($14, fetched_at_ms), \
                    upload_at_ms = coalesce(upload_at_ms, $15), upload_ms = case \
                    when $16 < coalesce(upload_at_ms, $15) then 0 else $16 - coalesce(upload_at_ms, $15) end \
                    where id = $1 and state = 'assigned' \
                    returning bytes_up, bytes_down, raw_bytes_up, raw_bytes_down";
-        let metrics = (!report.metrics.is_empty()).then(|| Json::text(&report.metrics)).transpose()?;
+        let Figures { contribution, loss, norm, steps, metrics } = &report.figures;
+        let metrics = (!metrics.is_empty()).then(|| Json::text(metrics)).transpose()?;
         let row = fetch!(
             self,
             TrafficRow,
@@ -336,12 +311,12 @@ impl Tx {
             sql,
             id.to_string(),
             now_ms,
-            stored(report.weight),
-            report.loss,
+            stored(contribution.weight.whole_examples()),
+            *loss,
             report.accuracy,
-            stored(report.steps),
+            stored(*steps),
             stored(report.work_ms),
-            report.update_norm,
+            *norm,
             report.sha256.to_string(),
             stored(report.traffic.bytes_up),
             stored(report.traffic.bytes_down),
@@ -350,7 +325,8 @@ impl Tx {
             report.times.fetched_at_ms,
             report.times.upload_at_ms,
             report.times.uploaded_at_ms,
-            metrics
+            metrics,
+            i64::from(contribution.updates)
         );
         Ok(row.map(Traffic::from))
     }
@@ -514,7 +490,7 @@ impl TryFrom<AssignmentView> for Assignment {
         let session = Session {
             state: Some(row.state),
             reason: row.reason.clone(),
-            fetched: row.fetched_at_ms.is_some() || row.traffic.bytes_down > 0,
+            fetched: row.fetched_at_ms.is_some() || Traffic::from(row.traffic).bytes_down > 0,
             uploaded: row.upload_at_ms.is_some(),
             late: row.late_at_ms.is_some(),
             stopped: row.stopped_at_ms.is_some(),
@@ -547,10 +523,7 @@ impl TryFrom<AssignmentView> for Assignment {
             work_ms: number("assignments.work_ms", row.work_ms)?,
             update_norm: row.update_norm,
             cosine: row.cosine,
-            bytes_up: row.traffic.bytes_up,
-            bytes_down: row.traffic.bytes_down,
-            raw_bytes_up: row.traffic.raw_bytes_up,
-            raw_bytes_down: row.traffic.raw_bytes_down,
+            traffic: row.traffic.into(),
             shape: session.shape(),
             attributes: row.attributes.0,
         })

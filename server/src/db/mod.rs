@@ -41,6 +41,7 @@ mod staged;
 mod system;
 mod test_sets;
 mod tokens;
+mod traffic;
 mod transition;
 mod tx;
 mod upkeep;

@@ -1,15 +1,18 @@
 //! Rounds: training and evaluation.
 
+use tributary_engine::round::{Opening, TaskPolicy, Tempo};
 use tributary_protocol::classes::ClassTotals;
+use tributary_protocol::fixed::Contribution;
 use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::operator::{Round, RoundBuffer};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
+use tributary_protocol::traffic::Traffic;
 
+use super::traffic::TrafficRow;
 use super::tx::{Json, Text, execute, fetch, stored};
 use super::{DbError, Tx};
-use crate::metrics::{Counted, Traffic};
-use tributary_engine::round::{Opening, TaskPolicy, Tempo};
+use crate::metrics::Counted;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RoundKey {
@@ -73,14 +76,8 @@ pub struct RoundRow {
     loss: Option<f64>,
     /// Accuracy of the model that the round produced, once it is evaluated.
     pub accuracy: Option<f64>,
-    #[sqlx(try_from = "i64")]
-    bytes_up: u64,
-    #[sqlx(try_from = "i64")]
-    bytes_down: u64,
-    #[sqlx(try_from = "i64")]
-    raw_bytes_up: u64,
-    #[sqlx(try_from = "i64")]
-    raw_bytes_down: u64,
+    #[sqlx(flatten)]
+    traffic: TrafficRow,
     #[sqlx(try_from = "i64")]
     work_ms: u64,
     step_norm: Option<f64>,
@@ -178,10 +175,7 @@ impl From<RoundRow> for Round {
             training_loss: row.training_loss,
             loss: row.loss,
             accuracy: row.accuracy,
-            bytes_up: row.bytes_up,
-            bytes_down: row.bytes_down,
-            raw_bytes_up: row.raw_bytes_up,
-            raw_bytes_down: row.raw_bytes_down,
+            traffic: row.traffic.into(),
             step_norm: row.step_norm,
             diversity: row.diversity,
             norm_max: row.norm_max,
@@ -318,7 +312,7 @@ impl Tx {
         let sql = concat!(
             "update rounds set phase = 'committed', ended_at_ms = $4, work_ms = ",
             work_of_round!(),
-            ", training_loss = (select sum(loss * weight) / sum(weight) from assignments where job = $1 and task = $2 \
+            ", training_loss = (select sum(loss * weight) / sum(case when loss is null then 0 else weight end) from assignments where job = $1 and task = $2 \
              and round = $3 and state = 'reported' and task = 'train') \
              where job = $1 and task = $2 and number = $3 and phase = 'aggregating'"
         );
@@ -365,13 +359,12 @@ impl Tx {
         Ok(true)
     }
 
-    /// Adds assignments that ended to the counts of their round.
+    /// Adds assignments that ended, or the updates of those that reported, to the counts of their round.
     pub async fn count_ended(
         &mut self,
         key: RoundKey,
         state: AssignmentState,
-        count: u64,
-        weight: u64,
+        Contribution { weight, updates }: Contribution,
         traffic: Traffic,
     ) -> Result<(), DbError> {
         let sql = "update rounds set \
@@ -388,8 +381,8 @@ impl Tx {
             key.job.to_string(),
             key.task.as_str(),
             i64::from(key.number),
-            stored(count),
-            stored(weight),
+            i64::from(updates),
+            stored(weight.whole_examples()),
             stored(traffic.bytes_up),
             stored(traffic.bytes_down),
             state.as_str(),

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tributary_protocol::id::ClientId;
+use tributary_protocol::traffic::Traffic;
 
 use crate::db::{Db, DbError};
-use crate::metrics::Traffic;
 
 #[derive(Debug)]
 pub struct Downloads {

@@ -12,15 +12,16 @@ use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 use tributary_engine::round::{Tempo, staleness};
+use tributary_protocol::fixed::Contribution;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId};
 use tributary_protocol::state::{AssignmentState, Phase, Task};
+use tributary_protocol::traffic::Traffic;
 
 use super::assignments::{Comes, Refusal, closed, find, require_open};
 use super::rounds::close_in;
 use crate::blob::Staged;
 use crate::db::{AssignmentRow, DbError, Report, RoundKey, RoundRow, Transition, Tx};
 use crate::fleet::downloads::Downloads;
-use crate::metrics::Traffic;
 use crate::runtime::signals::Signals;
 use crate::services::Services;
 
@@ -218,7 +219,8 @@ struct Open {
     /// With all reports in `reported` that the transaction has accepted.
     row: RoundRow,
     reports: Vec<AssignmentId>,
-    weight: u64,
+    /// Of these reports.
+    contribution: Contribution,
     traffic: Traffic,
 }
 
@@ -285,10 +287,10 @@ impl<'a> Transaction<'a> {
             self.tx.store_class_counts(key, sum.as_ref().unwrap_or(counts)).await?;
         }
         if assignment.term().is_own() {
-            self.count_staleness(assignment, at, report.weight).await?;
+            self.count_staleness(assignment, at, report.figures.contribution.weight.whole_examples()).await?;
         }
         let Self { tx, rounds, .. } = self;
-        let Open { row: round, reports, weight, traffic: total } = &mut rounds[at];
+        let Open { row: round, reports, contribution: sum, traffic: total } = &mut rounds[at];
         let goal = match round.policy().tempo {
             Tempo::Members { .. } => {
                 tx.tick_member(key.job, client).await?;
@@ -299,9 +301,10 @@ impl<'a> Transaction<'a> {
         // Otherwise the round waits for its other clients, as before. In a buffer a place is free.
         let is_last = round.working() <= 1 || assignment.term().is_own();
         reports.push(assignment.id);
-        *weight = weight.saturating_add(report.weight);
+        let contribution = report.figures.contribution;
+        *sum = sum.plus(contribution);
         *total += traffic;
-        round.reported += 1;
+        round.reported += contribution.updates;
         let closes = round.reported >= goal;
         if closes {
             self.close(at).await?;
@@ -315,20 +318,25 @@ impl<'a> Transaction<'a> {
             return Ok(Some(at));
         }
         let Some(row) = self.tx.round(key).await? else { return Ok(None) };
-        self.rounds.push(Open { row, reports: Vec::new(), weight: 0, traffic: Traffic::default() });
+        self.rounds.push(Open {
+            row,
+            reports: Vec::new(),
+            contribution: Contribution::default(),
+            traffic: Traffic::default(),
+        });
         Ok(Some(self.rounds.len() - 1))
     }
 
     /// Counts and records what was accepted in a round.
     async fn count(&mut self, at: usize) -> Result<(), DbError> {
-        let Open { row, reports, weight, traffic } = &mut self.rounds[at];
+        let Open { row, reports, contribution, traffic } = &mut self.rounds[at];
         let (key, reports) = (row.key(), std::mem::take(reports));
-        let (weight, traffic) = (std::mem::take(weight), std::mem::take(traffic));
+        let (contribution, traffic) = (std::mem::take(contribution), std::mem::take(traffic));
         if reports.is_empty() {
             return Ok(());
         }
         let state = AssignmentState::Reported;
-        self.tx.count_ended(key, state, reports.len() as u64, weight, traffic).await?;
+        self.tx.count_ended(key, state, contribution, traffic).await?;
         let reported = |id: &AssignmentId| Transition::of_assignment(key, *id, state, None);
         let transitions: Vec<_> = reports.iter().map(reported).collect();
         self.tx.record_all(key.job, &transitions, self.now_ms).await

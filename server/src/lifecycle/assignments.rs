@@ -2,15 +2,16 @@
 //! [`super::acceptance`].
 
 use tributary_protocol::classes::ClassCountsError;
+use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::id::{AssignmentId, ClientId};
 use tributary_protocol::state::{AssignmentState, Phase, Task};
+use tributary_protocol::traffic::Traffic;
 
 use super::standings::quarantine_offender;
 use crate::blob::BlobError;
 use crate::db::{AssignmentRow, Became, DbError, RoundRow, Times, Transition, Tx};
 use crate::fleet::Fleet;
 use crate::fleet::downloads::Downloads;
-use crate::metrics::Traffic;
 use crate::services::Services;
 
 /// Why a report is refused.
@@ -184,7 +185,7 @@ pub(crate) async fn end(
     if let Some(traffic) = ended {
         tx.discard_upload(assignment.id).await?;
         tx.store_times(assignment.id, times).await?;
-        tx.count_ended(key, state, 1, 0, traffic).await?;
+        tx.count_ended(key, state, Contribution::of_one(Weight::default()), traffic).await?;
         if assignment.term().is_own() {
             tx.remove_member(key.job, client).await?;
         }

@@ -1,5 +1,6 @@
 //! Assigned to Expired.
 
+use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::state::AssignmentState;
 
 use crate::db::{AssignmentRow, DbError, Times, Transition, Tx};
@@ -19,7 +20,7 @@ pub(super) async fn expire_one(
         tx.store_times(assignment.id, Times { fetched_at_ms: Some(at_ms), ..Times::default() }).await?;
     }
     let ended = tx.end_assignment(assignment.id, state, reason, traffic, now_ms).await?;
-    tx.count_ended(key, state, 1, 0, ended.unwrap_or_default()).await?;
+    tx.count_ended(key, state, Contribution::of_one(Weight::default()), ended.unwrap_or_default()).await?;
     if assignment.term().is_own() {
         tx.remove_member(key.job, assignment.client).await?;
     }

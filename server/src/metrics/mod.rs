@@ -12,7 +12,6 @@ mod populations;
 mod process;
 mod registry;
 pub mod table;
-mod traffic;
 pub(crate) mod waits;
 
 use std::sync::Arc;
@@ -22,6 +21,7 @@ use axum::http::{Method, StatusCode};
 use serde::Serialize;
 use tributary_protocol::id::JobId;
 use tributary_protocol::state::{AssignmentState, HealthKind, Phase, Task};
+use tributary_protocol::traffic::Traffic;
 
 pub(crate) use connections::{ConnectionMeters, Dropped, Handshake};
 pub(crate) use http::Request;
@@ -35,7 +35,6 @@ use http::Http;
 use populations::Populations;
 pub(crate) use process::resident_bytes;
 pub(crate) use registry::Registry;
-pub use traffic::Traffic;
 
 /// Who may read `/metrics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -68,9 +68,9 @@ async fn make_and_store(
     sums.get_or_open(round.key(), spec).close().await;
     let combined = combined(services, sums, spec, round).await?;
     let updates = accepted(&services.db, spec, round).await?;
-    let count = u32::try_from(updates.len()).unwrap_or(u32::MAX);
-    let facts = updates.iter().map(|update| update.facts).collect();
-    let optimizer = planned(services, spec, round, &combined, facts).await?;
+    let facts: Vec<_> = updates.iter().map(|update| update.facts.clone()).collect();
+    let count = facts.iter().map(|facts| facts.figures.contribution.updates).sum();
+    let optimizer = planned(services, spec, round, &combined, (facts, count)).await?;
     let maker = Maker::new(
         Arc::clone(&combined),
         optimizer,
@@ -302,7 +302,7 @@ fn bytes(values: &[f32]) -> impl Iterator<Item = u8> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use tributary_engine::aggregate::Weight;
+    use tributary_protocol::fixed::{Contribution, Weight};
     use tributary_protocol::id::{AssignmentId, JobId};
     use tributary_protocol::job_file::ServerOptimizer;
     use tributary_protocol::model::Model;
@@ -326,7 +326,10 @@ mod tests {
         let mut spec = JobSpec::new(id, serde_json::from_value(file).unwrap()).unwrap();
         spec.file.aggregation.optimizer = ServerOptimizer::plain(rate);
         let sum = Sums::default().get_or_open(RoundKey { job: id, task: Task::Train, number: 1 }, &spec);
-        let mut flight = sum.begin(AssignmentId::from_random([1; 16]), Weight::examples(5), 0).unwrap().unwrap();
+        let mut flight = sum
+            .begin(AssignmentId::from_random([1; 16]), Contribution::of_one(Weight::examples(5)), 0)
+            .unwrap()
+            .unwrap();
         flight.dense(0, &[1.0, 0.0, 8.0]);
         flight.land();
         Writer::new(&spec, Maker::new(sum, spec.optimizer(0, 1), None, false))

@@ -83,7 +83,7 @@ struct Gather<'a> {
 
 impl Gather<'_> {
     async fn combined(self, gathering: &Gathering) -> Result<SharedCombined, CommitError> {
-        let facts: Vec<Facts> = self.updates.iter().map(|update| update.facts).collect();
+        let facts: Vec<Facts> = self.updates.iter().map(|update| update.facts.clone()).collect();
         let centre = gathering.centre();
         let distances = match gathering.needs_distances() {
             true => Some(self.distances(centre).await?),
@@ -126,7 +126,7 @@ impl Gather<'_> {
 
     /// The middle of each coordinate over some of the updates.
     async fn coordinates(&self, members: &[usize], middle: Middle) -> Result<SharedCombined, CommitError> {
-        let members: Vec<StoredUpdate> = members.iter().map(|member| self.updates[*member]).collect();
+        let members: Vec<StoredUpdate> = members.iter().map(|member| self.updates[*member].clone()).collect();
         let total = self.spec.update.total();
         let mut combined = Vec::with_capacity(total);
         let mut rows = Vec::new();

@@ -14,16 +14,15 @@ use crate::services::Services;
 /// Values of a companion that are held while the optimiser looks at them: 256 KiB.
 const VALUES: usize = 1 << 16;
 
-/// The optimiser of a round with these combined updates. Optimisers that survey the round read their companions once
-/// more for it.
+/// The optimiser of a round with these combined updates, from their facts and their number. Optimisers that survey the
+/// round read their companions once more for it.
 pub(crate) async fn planned(
     services: &Services,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
     combined: &SharedCombined,
-    mut facts: Vec<Facts>,
+    (mut facts, updates): (Vec<Facts>, u32),
 ) -> Result<Box<dyn Optimizer>, CommitError> {
-    let updates = u32::try_from(facts.len()).unwrap_or(u32::MAX);
     let mut optimizer = spec.optimizer(round.base_version, updates);
     if optimizer.survey().is_none() {
         return Ok(optimizer);

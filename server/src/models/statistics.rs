@@ -56,14 +56,14 @@ pub(super) async fn update_statistics(
 
 /// What each update counts for in a mean.
 fn shares(updates: &[StoredUpdate], discount: &Discount, weighing: Weighing) -> Vec<Share> {
-    updates.iter().map(|update| discount.share(weighing, update.examples, update.staleness)).collect()
+    updates.iter().map(|update| discount.share(weighing, update.facts.figures.contribution, update.staleness)).collect()
 }
 
-/// The diversity of updates whose combination is a mean; other rules have none.
+/// The diversity of updates whose combination is a mean; other rules have none, nor do updates of unknown norms.
 fn diversity_of(updates: &[StoredUpdate], shares: &[Share], mean_norm: f64) -> Option<f64> {
-    let norms = shares.iter().zip(updates).map(|(share, update)| (share.weight, update.facts.norm));
+    let norms = shares.iter().zip(updates).map(|(share, update)| Some((share.weight, update.facts.figures.norm?)));
     let total: f64 = shares.iter().map(|share| share.divisor.as_f64()).sum();
-    diversity(&norms.collect::<Vec<_>>(), mean_norm * total)
+    diversity(&norms.collect::<Option<Vec<_>>>()?, mean_norm * total)
 }
 
 /// Cosines from the sketches of the updates in a sum; none for more updates than have sketches.
@@ -76,10 +76,10 @@ fn estimated_cosines(
     let sketches = sum.sketches(updates.iter().map(|update| update.assignment)).unwrap_or_default();
     let sketched = sketches.iter().zip(shares).zip(updates);
     let sketched =
-        sketched.map(|((sketch, share), update)| Sketched { sketch, share: *share, norm: update.facts.norm });
+        sketched.map(|((sketch, share), update)| Sketched { sketch, share: *share, norm: update.facts.norm() });
     let dots = dots_with_mean(&sketched.collect::<Vec<_>>());
     let cosines = updates.iter().zip(dots);
-    let cosines = cosines.map(|(update, dot)| (update.assignment, cosine(dot, update.facts.norm, mean_norm)));
+    let cosines = cosines.map(|(update, dot)| (update.assignment, cosine(dot, update.facts.norm(), mean_norm)));
     cosines.filter_map(|(assignment, cosine)| Some((assignment, cosine?))).collect()
 }
 
@@ -98,7 +98,7 @@ async fn cosines(
     let with_mean = |_: &StoredUpdate| Ok(Some(MeanDot::new(Arc::clone(combined))));
     let dots = each(services, spec, updates.clone(), with_mean, |dot, _| dot.finish()).await?;
     let cosines = updates.iter().zip(dots);
-    let cosines = cosines.map(|(update, dot)| (update.assignment, cosine(dot, update.facts.norm, mean_norm)));
+    let cosines = cosines.map(|(update, dot)| (update.assignment, cosine(dot, update.facts.norm(), mean_norm)));
     Ok(cosines.filter_map(|(assignment, cosine)| Some((assignment, cosine?))).collect())
 }
 

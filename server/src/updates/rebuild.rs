@@ -43,7 +43,8 @@ pub(crate) async fn fold_missing(
     missing.retain(|update| !sum.has(update.assignment));
     let updates = missing.len();
     let into_sum = |update: &StoredUpdate| {
-        let begun = sum.begin_stored(update.assignment, update.examples, update.staleness);
+        let contribution = update.facts.figures.contribution;
+        let begun = sum.begin_stored(update.assignment, contribution, update.staleness);
         begun.map_err(|source| StoredError::Fold { assignment: update.assignment, source })
     };
     let folds = each(services, spec, missing, into_sum, |flight, seconds| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use tributary_engine::aggregate::{Facts, FoldError, Weight};
+use tributary_engine::aggregate::{Facts, FoldError};
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::staleness;
 use tributary_protocol::hash::Sha256Hash;
@@ -12,7 +12,7 @@ use tributary_protocol::update::{DeltaSink, UpdateError};
 
 use super::decoding::Decoding;
 use crate::blob::{BlobError, update_key};
-use crate::db::{AcceptedRow, Db, DbError, RoundRow, Text};
+use crate::db::{AcceptedRow, Db, DbError, RoundRow};
 use crate::services::Services;
 
 /// Updates that are read at the same time. They leave half of the database's connections to requests.
@@ -32,13 +32,12 @@ pub enum StoredError {
 }
 
 /// An accepted update as its assignment describes it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct StoredUpdate {
     pub assignment: AssignmentId,
     pub base_version: u32,
     /// Versions between its base and the version from which its round started.
     pub staleness: u32,
-    pub examples: Weight,
     /// What rules know of it before they read it; its weight is discounted by its staleness.
     pub facts: Facts,
     sha256: Sha256Hash,
@@ -46,19 +45,10 @@ pub struct StoredUpdate {
 
 impl StoredUpdate {
     fn of(row: &AcceptedRow, spec: &JobSpec, round: &RoundRow) -> Result<Self, DbError> {
-        let missing = |what| DbError::Corrupt(format!("{} reported no {what}", row.id));
-        let weight = row.weight.and_then(|weight| u32::try_from(weight).ok());
-        let examples = Weight::examples(weight.ok_or_else(|| missing("weight"))?);
-        let staleness = staleness(row.base_version, round.base_version);
-        let facts = Facts {
-            weight: spec.discount().weight(examples, staleness),
-            norm: row.update_norm.ok_or_else(|| missing("norm"))?,
-            loss: row.loss.ok_or_else(|| missing("loss"))?,
-            steps: row.steps.map_or(0, |steps| u64::try_from(steps).unwrap_or_default()),
-            enrolment: row.number,
-        };
-        let Text(sha256) = row.report_sha256.ok_or_else(|| missing("update"))?;
-        Ok(Self { assignment: row.id, base_version: row.base_version, staleness, examples, facts, sha256 })
+        let (figures, staleness) = (row.figures()?, staleness(row.base_version, round.base_version));
+        let weight = spec.discount().weight(figures.contribution.weight, staleness);
+        let facts = Facts { figures, weight, enrolment: row.number };
+        Ok(Self { assignment: row.id, base_version: row.base_version, staleness, facts, sha256: row.sha256()? })
     }
 }
 

@@ -11,14 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tributary_engine::aggregate::{Accumulator, Combined, Discount, FoldError, Share, Sketch, Weighing};
+use tributary_engine::job::JobSpec;
+use tributary_protocol::fixed::Contribution;
 use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::update::DeltaSink;
 
 use crate::db::RoundKey;
-use tributary_engine::aggregate::{
-    Accumulator, Combined, Contribution, Discount, FoldError, Share, Sketch, Weighing, Weight,
-};
-use tributary_engine::job::JobSpec;
 
 /// The sums of all open rounds.
 #[derive(Debug, Default)]
@@ -48,7 +47,9 @@ pub struct RoundSum {
 #[derive(Debug, Default)]
 struct Members {
     /// Assignments whose updates are in the sum or in flight.
-    updates: HashSet<AssignmentId>,
+    assignments: HashSet<AssignmentId>,
+    /// Updates of these assignments.
+    updates: u32,
     in_flight: usize,
     invalid: bool,
     /// Sketches of the updates that are in the sum.
@@ -62,6 +63,8 @@ pub struct Flight {
     sum: SharedSum,
     assignment: AssignmentId,
     share: Share,
+    /// What it adds to the divisor and to the number of updates.
+    contribution: Contribution,
     sketch: Option<Sketch>,
     touched: bool,
     ended: bool,
@@ -130,7 +133,7 @@ impl RoundSum {
         }
     }
 
-    /// Begins to add an arriving update from so many examples that is so many versions behind. None when the round is
+    /// Begins to add an arriving update that is so many versions behind. None when the round is
     /// closing, the update is in the sum or in flight already, or nothing is added before the round has closed.
     ///
     /// # Errors
@@ -138,13 +141,13 @@ impl RoundSum {
     pub fn begin(
         self: &Arc<Self>,
         assignment: AssignmentId,
-        examples: Weight,
+        contribution: Contribution,
         staleness: u32,
     ) -> Result<Option<Flight>, FoldError> {
         if self.closing.is_cancelled() {
             return Ok(None);
         }
-        let flight = self.begin_stored(assignment, examples, staleness)?;
+        let flight = self.begin_stored(assignment, contribution, staleness)?;
         // `close` cancels before it counts flights, and this checks after it was counted: one of the two sees the
         // other.
         if self.closing.is_cancelled() {
@@ -160,24 +163,26 @@ impl RoundSum {
     pub fn begin_stored(
         self: &Arc<Self>,
         assignment: AssignmentId,
-        examples: Weight,
+        contribution: Contribution,
         staleness: u32,
     ) -> Result<Option<Flight>, FoldError> {
         let Some(weighing) = self.weighing else { return Ok(None) };
-        let share = self.discount.share(weighing, examples, staleness);
-        self.accumulator.check_weight(share.divisor)?;
+        let share = self.discount.share(weighing, contribution, staleness);
+        let contribution = Contribution { weight: share.divisor, ..contribution };
+        self.accumulator.check_weight(contribution)?;
         let updates_max = self.accumulator.caps().updates_max;
         let mut members = lock(&self.members);
-        if members.updates.contains(&assignment) {
+        if members.assignments.contains(&assignment) {
             return Ok(None);
         }
-        if members.updates.len() >= updates_max as usize {
+        if contribution.updates > updates_max - members.updates {
             return Err(FoldError::Full { updates_max });
         }
-        members.updates.insert(assignment);
+        members.assignments.insert(assignment);
+        members.updates += contribution.updates;
         members.in_flight += 1;
-        let sketch = self.sketch.clone();
-        Ok(Some(Flight { sum: Arc::clone(self), assignment, share, sketch, touched: false, ended: false }))
+        let (sum, sketch) = (Arc::clone(self), self.sketch.clone());
+        Ok(Some(Flight { sum, assignment, share, contribution, sketch, touched: false, ended: false }))
     }
 
     /// Stops taking arriving updates, and waits until each update in flight was acknowledged or subtracted again. Their
@@ -203,7 +208,7 @@ impl RoundSum {
     /// Whether this update is in the sum or in flight.
     #[must_use]
     pub fn has(&self, assignment: AssignmentId) -> bool {
-        lock(&self.members).updates.contains(&assignment)
+        lock(&self.members).assignments.contains(&assignment)
     }
 
     /// Whether its contents are uncertain.
@@ -271,7 +276,7 @@ impl Flight {
 
     /// Counts the update: it is acknowledged, and all of it is in the sum.
     pub fn land(mut self) {
-        let counts = self.sum.accumulator.count(Contribution::of_one(self.share.divisor)).is_ok();
+        let counts = self.sum.accumulator.count(self.contribution).is_ok();
         // Its place was reserved when it began, so counting cannot fail; if it does, the sum cannot be trusted.
         self.end(counts, !counts);
     }
@@ -287,7 +292,8 @@ impl Flight {
         members.in_flight -= 1;
         members.invalid |= invalidates;
         if !counts {
-            members.updates.remove(&self.assignment);
+            members.assignments.remove(&self.assignment);
+            members.updates -= self.contribution.updates;
         } else if let Some(sketch) = self.sketch.take() {
             members.sketches.insert(self.assignment, sketch);
         }

@@ -70,13 +70,13 @@ async fn compare(shape: &[usize], layers: Value) -> Option<Value> {
     let test = Data::draw(shape, 97, 2);
     session(&world, None, &Data::draw(shape, 120, 1)).await;
     session(&world, Some("evaluator"), &test).await;
-    assert_eq!(world.job_now(job.id).await.state, JobState::Completed);
-    let round = world.round(job.id, 1).await;
+    assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Completed);
+    let round = world.round(job.head.id, 1).await;
     assert_eq!(round.phase, Phase::Committed);
 
     let directory = TempDir::new().unwrap();
     let (model, task) = (directory.path().join("model.safetensors"), directory.path().join("task.json"));
-    std::fs::write(&model, world.model_file(job.id, 1).await).unwrap();
+    std::fs::write(&model, world.model_file(job.head.id, 1).await).unwrap();
     let question = json!({ "layers": layers, "shape": shape, "inputs": test.inputs, "labels": test.labels });
     std::fs::write(&task, question.to_string()).unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/forward.py");

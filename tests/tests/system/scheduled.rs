@@ -41,23 +41,23 @@ async fn rounds_open_only_in_their_minutes() {
     let schedule = json!({ "rounds": "* 2-3 * * *", "time_zone": "Europe/Berlin" });
     let job = world.job(json!({ "schedule": schedule, "round": { "deadline_ms": DAY_MS } })).await;
     // In 1970 Berlin was an hour ahead.
-    assert_eq!(job.rounds_not_before_ms, Some(HOUR_MS));
+    assert_eq!(job.head.rounds_not_before_ms, Some(HOUR_MS));
     let device = world.device().await;
     world.hand.advance_ms(HOUR_MS - 1 - NOW_MS);
     world.drive().await;
-    assert_eq!(world.job_now(job.id).await.rounds_opened, 0);
+    assert_eq!(world.job_now(job.head.id).await.head.rounds_opened, 0);
     world.pass_ms(1).await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Selecting);
-    assert_eq!(world.job_now(job.id).await.rounds_not_before_ms, None, "another could open at any moment");
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Selecting);
+    assert_eq!(world.job_now(job.head.id).await.head.rounds_not_before_ms, None, "another could open at any moment");
     // A round that is open goes on after its minutes are over; the next one waits for tomorrow.
     let [assignment] = world.assign([&device]).await;
     world.hand.advance_ms(2 * HOUR_MS);
     device.contribute(&assignment, &[0.5; WEIGHTS], 10).await;
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    let now = world.job_now(job.id).await;
-    assert_eq!((now.rounds_opened, now.rounds_not_before_ms), (1, Some(DAY_MS + HOUR_MS)));
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    let now = world.job_now(job.head.id).await;
+    assert_eq!((now.head.rounds_opened, now.head.rounds_not_before_ms), (1, Some(DAY_MS + HOUR_MS)));
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -124,20 +124,21 @@ async fn retention_deletes_versions_that_nobody_needs() {
     for _ in 1..=4 {
         play_round(&world, &device).await;
     }
-    let newest = world.weights(job.id, 4).await;
+    let newest = world.weights(job.head.id, 4).await;
     let run = retain(&world).await.last.unwrap();
     assert!(run.outcome.starts_with("deleted 3 model versions"), "{}", run.outcome);
-    assert_eq!(stored_versions(&world, job.id).await, [3, 4]);
+    assert_eq!(stored_versions(&world, job.head.id).await, [3, 4]);
     for version in 0..=2 {
-        let problem = world.look(&format!("/jobs/{}/models/{version}", job.id)).await.refused(ProblemType::Deleted);
+        let problem =
+            world.look(&format!("/jobs/{}/models/{version}", job.head.id)).await.refused(ProblemType::Deleted);
         assert!(problem.detail.contains(&format!("version {version}")), "{}", problem.detail);
-        let fetched = device.request(Method::GET, &format!("/jobs/{}/models/{version}", job.id));
+        let fetched = device.request(Method::GET, &format!("/jobs/{}/models/{version}", job.head.id));
         crate::support::Answer::to(fetched).await.refused(ProblemType::Deleted);
     }
-    world.look(&format!("/jobs/{}/models/5", job.id)).await.refused(ProblemType::NotFound);
-    assert_eq!(world.weights(job.id, 4).await, newest);
+    world.look(&format!("/jobs/{}/models/5", job.head.id)).await.refused(ProblemType::NotFound);
+    assert_eq!(world.weights(job.head.id, 4).await, newest);
     play_round(&world, &device).await;
-    assert_eq!(world.round(job.id, 5).await.phase, Phase::Committed, "the job goes on");
+    assert_eq!(world.round(job.head.id, 5).await.phase, Phase::Committed, "the job goes on");
 }
 
 /// Goal: outside of its minutes a buffered job draws nobody, and takes what is on its way.
@@ -158,12 +159,12 @@ async fn the_calendar_of_a_buffered_job_limits_its_draws() {
     assert_eq!(world.gather(&[&fast]).await, [None], "its minutes are over");
     slow.contribute(&second, &[0.5; WEIGHTS], 10).await;
     world.drive().await;
-    assert_eq!(world.job_now(job.id).await.model_version, Some(2));
-    assert_eq!(world.assignments(job.id, 2).await[0].staleness, 1);
+    assert_eq!(world.job_now(job.head.id).await.head.model_version, Some(2));
+    assert_eq!(world.assignments(job.head.id, 2).await[0].staleness, 1);
     world.pass_ms(22 * HOUR_MS).await;
     let [third] = world.assign([&fast]).await;
     assert_eq!(third.model_version, 2);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -181,11 +182,11 @@ async fn retention_spares_what_open_work_starts_from() {
         }
     }
     retain(&world).await;
-    assert_eq!(stored_versions(&world, job.id).await, [0, 2]);
+    assert_eq!(stored_versions(&world, job.head.id).await, [0, 2]);
     slow.contribute(&old, &[0.5; WEIGHTS], 10).await;
     world.drive().await;
     retain(&world).await;
-    assert_eq!(stored_versions(&world, job.id).await, [3]);
+    assert_eq!(stored_versions(&world, job.head.id).await, [3]);
 }
 
 #[tokio::test]
@@ -198,13 +199,13 @@ async fn retention_spares_what_open_evaluations_measure() {
         play_round(&world, &device).await;
     }
     // Nobody evaluates: the evaluation of version 1 waits for evaluators, and further ones do not open meanwhile.
-    assert_eq!(world.evaluation(job.id, 1).await.phase, Phase::Selecting);
+    assert_eq!(world.evaluation(job.head.id, 1).await.phase, Phase::Selecting);
     retain(&world).await;
-    assert_eq!(stored_versions(&world, job.id).await, [1, 3]);
+    assert_eq!(stored_versions(&world, job.head.id).await, [1, 3]);
     world.drive().await;
-    assert_eq!(world.evaluation(job.id, 1).await.phase, Phase::Abandoned);
+    assert_eq!(world.evaluation(job.head.id, 1).await.phase, Phase::Abandoned);
     retain(&world).await;
-    assert_eq!(stored_versions(&world, job.id).await, [3]);
+    assert_eq!(stored_versions(&world, job.head.id).await, [3]);
 }
 
 #[tokio::test]
@@ -213,7 +214,7 @@ async fn history_is_deleted_and_summaries_stay() {
     let job = world.job(json!({ "retention": { "history_days": 2 } })).await;
     let device = world.device().await;
     play_round(&world, &device).await;
-    let first = world.round(job.id, 1).await;
+    let first = world.round(job.head.id, 1).await;
     world.hand.advance_ms(2 * DAY_MS - HOUR_MS);
     play_round(&world, &device).await;
     let waiting = world.assign([&device]).await;
@@ -223,19 +224,19 @@ async fn history_is_deleted_and_summaries_stay() {
     world.hand.advance_ms(1);
     let run = retain(&world).await.last.unwrap();
     assert!(run.outcome.contains("the assignments of 1 rounds"), "{}", run.outcome);
-    assert_eq!(world.round(job.id, 1).await, first, "its summary stays");
-    let gone = world.look(&format!("/jobs/{}/rounds/1/assignments", job.id)).await;
+    assert_eq!(world.round(job.head.id, 1).await, first, "its summary stays");
+    let gone = world.look(&format!("/jobs/{}/rounds/1/assignments", job.head.id)).await;
     assert!(gone.refused(ProblemType::Deleted).detail.contains("history_days"));
-    assert_eq!(world.assignments(job.id, 2).await.len(), 1);
-    let events: Page<Event> = world.look(&format!("/events?job={}&limit=1000", job.id)).await.ok();
+    assert_eq!(world.assignments(job.head.id, 2).await.len(), 1);
+    let events: Page<Event> = world.look(&format!("/events?job={}&limit=1000", job.head.id)).await.ok();
     assert!(events.items.iter().all(|event| event.round != Some(1) || event.at_ms > NOW_MS), "{events:?}");
     assert_eq!((events.items[0].sequence, events.items[0].became.as_str()), (1, "running"), "the job's own stay");
-    assert_eq!(stored_versions(&world, job.id).await, [0, 1, 2], "models are another matter");
+    assert_eq!(stored_versions(&world, job.head.id).await, [0, 1, 2], "models are another matter");
 
     // The round that was open all the time goes on, whatever its age.
     world.hand.advance_ms(9 * DAY_MS);
     retain(&world).await;
-    assert_eq!(world.assignments(job.id, 3).await[0].id, waiting[0].id);
+    assert_eq!(world.assignments(job.head.id, 3).await[0].id, waiting[0].id);
 }
 
 #[tokio::test]

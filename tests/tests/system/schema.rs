@@ -40,7 +40,7 @@ async fn lived_in() -> (World, Device, Assignment) {
     let [a, b] = world.devices().await;
     let evaluator = world.device().await.with("evaluator", "yes");
     let [first, second] = world.assign([&a, &b]).await;
-    let model = a.request(reqwest::Method::GET, &format!("/jobs/{}/models/0", job.id));
+    let model = a.request(reqwest::Method::GET, &format!("/jobs/{}/models/0", job.head.id));
     assert_eq!(Answer::to(model).await.status, 200);
     a.contribute(&first, &[0.5; WEIGHTS], 10).await;
     world.pass_ms(10_000).await;

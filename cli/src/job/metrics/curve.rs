@@ -32,8 +32,8 @@ pub(super) fn points(round: &Round) -> Vec<Point> {
             ("round/failed", count(round.failed)),
             ("round/expired", count(round.expired)),
             ("round/seconds", Some((at_ms - round.opened_at_ms).max(0) as f64 / 1000.0)),
-            ("bytes/up", Some(round.bytes_up as f64)),
-            ("bytes/down", Some(round.bytes_down as f64)),
+            ("bytes/up", Some(round.traffic.bytes_up as f64)),
+            ("bytes/down", Some(round.traffic.bytes_down as f64)),
         ],
         Task::Evaluate => vec![
             ("evaluation/loss", round.loss),
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_training_round_and_its_evaluation_have_curves_of_their_own() {
         let mut train = round(Task::Train, 3, Phase::Committed);
-        (train.training_loss, train.accuracy, train.bytes_up) = (Some(0.5), Some(0.9), 7);
+        (train.training_loss, train.accuracy, train.traffic.bytes_up) = (Some(0.5), Some(0.9), 7);
         let points_of = points(&train);
         assert_eq!(points_of[0], Point { name: "training/loss".into(), step: 3, at_ms: 30, value: 0.5 });
         assert!(points_of.iter().all(|point| !point.name.starts_with("evaluation")));

@@ -49,7 +49,7 @@ impl Sink {
 /// Exports the metrics of all ended rounds; with `--follow` also of those that end until the job does.
 pub(crate) async fn run(job: &Job, wanted: &MetricsSinks, api: &Api, output: &Output) -> Result<(), CliError> {
     let mut sinks = open(job, wanted).await?;
-    let mut follower = Follower::from_the_first(api, job.id);
+    let mut follower = Follower::from_the_first(api, job.head.id);
     let (mut rounds, mut evaluations) = (0, 0);
     let mut failures = 0;
     let mut waiting: Option<(News, usize)> = None;
@@ -60,7 +60,7 @@ pub(crate) async fn run(job: &Job, wanted: &MetricsSinks, api: &Api, output: &Ou
                 let trained = news.ended.iter().filter(|round| round.task == Task::Train).count();
                 rounds += trained;
                 evaluations += news.ended.len() - trained;
-                if !wanted.follow || news.job.state.is_final() {
+                if !wanted.follow || news.job.head.state.is_final() {
                     break;
                 }
             }
@@ -74,7 +74,7 @@ pub(crate) async fn run(job: &Job, wanted: &MetricsSinks, api: &Api, output: &Ou
         }
     }
     let places: Vec<String> = sinks.iter().map(Sink::place).collect();
-    let exported = json!({ "job": job.id, "rounds": rounds, "evaluations": evaluations, "to": places });
+    let exported = json!({ "job": job.head.id, "rounds": rounds, "evaluations": evaluations, "to": places });
     output.object(&exported, || {
         format!("exported {rounds} rounds, {evaluations} of them evaluated, to {}", places.join(", "))
     })

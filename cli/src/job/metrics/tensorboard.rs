@@ -30,12 +30,12 @@ impl EventFile {
     /// An empty event file for a job, in a folder of its own below `folder`: TensorBoard shows folders as runs. The
     /// file of an earlier export is replaced.
     pub(super) fn create(folder: &Path, job: &Job) -> Result<Self, CliError> {
-        let run = folder.join(format!("{}-{}", job.file.name, job.id));
+        let run = folder.join(format!("{}-{}", job.file.name, job.head.id));
         std::fs::create_dir_all(&run).map_err(CliError::file("make the folder", &run))?;
         // TensorBoard reads files whose names contain "tfevents".
         let path = run.join("events.out.tfevents.tributary");
         let mut file = temporary_beside(&path).map_err(CliError::file("write", &path))?;
-        let first = record(&version_event(job.created_at_ms));
+        let first = record(&version_event(job.head.created_at_ms));
         file.write_all(&first).map_err(CliError::file("write", &path))?;
         let file = file.persist(&path).map_err(|error| CliError::file("write", &path)(error.error))?;
         Ok(Self { path, file })

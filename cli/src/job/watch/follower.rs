@@ -126,7 +126,7 @@ fn split(mut rounds: Vec<Round>) -> (Vec<Round>, Option<Round>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Fake, Scene, job, round};
+    use crate::testing::{Fake, Scene, in_state, job, round};
     use tributary_protocol::state::JobState;
 
     fn numbers(news: &News) -> Vec<(Task, u32)> {
@@ -139,7 +139,7 @@ mod tests {
         let (done, open) = (Phase::Committed, Phase::Training);
         let mut running = job(1, "demo", "digits");
         running.file.evaluation = serde_json::from_str("{}").unwrap();
-        let completed = Job { state: JobState::Completed, ..running.clone() };
+        let completed = in_state(&running, JobState::Completed);
         let fake = Fake {
             jobs: vec![running.clone()],
             rounds: vec![round(Task::Train, 1, open)],
@@ -165,14 +165,14 @@ mod tests {
             ..Fake::default()
         };
         let api = fake.start().await;
-        let mut follower = Follower::start(&api, fake.jobs[0].id, 10).await.unwrap();
+        let mut follower = Follower::start(&api, fake.jobs[0].head.id, 10).await.unwrap();
         let first = follower.next().await.unwrap();
         assert_eq!((numbers(&first), first.open.map(|round| round.number)), (vec![], Some(1)));
         let second = follower.next().await.unwrap();
         assert_eq!(numbers(&second), [(Task::Train, 1)]);
         let last = follower.next().await.unwrap();
         assert_eq!(numbers(&last), [(Task::Evaluate, 1), (Task::Train, 2), (Task::Evaluate, 2)]);
-        assert_eq!((last.job.state, last.open), (JobState::Completed, None));
+        assert_eq!((last.job.head.state, last.open), (JobState::Completed, None));
     }
 
     #[tokio::test]
@@ -182,7 +182,7 @@ mod tests {
         let scene = Scene { job: running.clone(), rounds: vec![selecting.clone()] };
         let fake = Fake { jobs: vec![running], rounds: vec![selecting], scenes: vec![scene], ..Fake::default() };
         let api = fake.start().await;
-        let mut follower = Follower::start(&api, fake.jobs[0].id, 10).await.unwrap();
+        let mut follower = Follower::start(&api, fake.jobs[0].head.id, 10).await.unwrap();
         assert_eq!(follower.next().await.unwrap().waits, None);
         assert_eq!(follower.next().await.unwrap().waits.as_deref(), Some("Round 1 has its reasons."));
     }
@@ -193,7 +193,7 @@ mod tests {
         let fake = Fake { jobs: vec![job(1, "demo", "digits")], rounds, ..Fake::default() };
         let api = fake.start().await;
         for (last, reported) in [(3, vec![28, 29, 30]), (0, vec![])] {
-            let mut follower = Follower::start(&api, fake.jobs[0].id, last).await.unwrap();
+            let mut follower = Follower::start(&api, fake.jobs[0].head.id, last).await.unwrap();
             let news = follower.next().await.unwrap();
             assert_eq!(news.ended.iter().map(|round| round.number).collect::<Vec<_>>(), reported);
         }

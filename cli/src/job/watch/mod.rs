@@ -16,7 +16,7 @@ use screen::Screen;
 
 /// Prints the job's rounds and states until it is stopped or completed, beginning with its `last` past rounds.
 pub(crate) async fn run(job: &Job, last: u32, api: &Api, output: &Output) -> Result<(), CliError> {
-    let mut follower = Follower::start(api, job.id, last).await?;
+    let mut follower = Follower::start(api, job.head.id, last).await?;
     let mut screen = Screen::new(output);
     let mut failures = 0;
     loop {
@@ -24,7 +24,7 @@ pub(crate) async fn run(job: &Job, last: u32, api: &Api, output: &Output) -> Res
             Ok(news) => {
                 failures = 0;
                 screen.show(&news)?;
-                if news.job.state.is_final() {
+                if news.job.head.state.is_final() {
                     return Ok(());
                 }
             }

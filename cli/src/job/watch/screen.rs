@@ -7,7 +7,7 @@ use tributary_protocol::state::{JobState, Phase};
 use super::follower::News;
 use crate::error::CliError;
 use crate::format::percent;
-use crate::output::{Event, Output};
+use crate::output::{Output, TaggedLine};
 use crate::round::text::line;
 
 pub(super) struct Screen<'a> {
@@ -35,13 +35,13 @@ impl<'a> Screen<'a> {
         self.move_bar(news);
         for round in &news.ended {
             self.above_bar(|output| {
-                output.object(&Event { event: "round", object: round }, || output.coloured(line(round)))
+                output.object(&TaggedLine { event: "round", object: round }, || output.coloured(line(round)))
             })?;
         }
-        if self.state != Some(news.job.state) {
-            self.state = Some(news.job.state);
+        if self.state != Some(news.job.head.state) {
+            self.state = Some(news.job.head.state);
             self.above_bar(|output| {
-                output.object(&Event { event: "job", object: &news.job }, || state_line(&news.job))
+                output.object(&TaggedLine { event: "job", object: &news.job }, || state_line(&news.job))
             })?;
         }
         self.explain(news);
@@ -74,7 +74,7 @@ impl<'a> Screen<'a> {
 
     fn move_bar(&self, News { job, open, waits, .. }: &News) {
         let Some(bar) = &self.bar else { return };
-        if job.state.is_final() {
+        if job.head.state.is_final() {
             bar.finish_and_clear();
             return;
         }
@@ -83,7 +83,7 @@ impl<'a> Screen<'a> {
         if let Some(rounds) = job.file.stop.rounds {
             bar.set_length(rounds.into());
         }
-        bar.set_position(job.rounds_committed.into());
+        bar.set_position(job.head.rounds_committed.into());
         let accuracy = self.accuracy.map(|accuracy| format!("accuracy {}", percent(accuracy)));
         let now = waits.clone().or_else(|| open.as_ref().map(open_line));
         let parts: Vec<String> = accuracy.into_iter().chain(now).collect();
@@ -101,14 +101,14 @@ fn open_line(round: &Round) -> String {
 
 fn state_line(job: &Job) -> String {
     let name = &job.file.name;
-    match job.state {
+    match job.head.state {
         JobState::AwaitingModel => format!("the job {name} waits for model version 0"),
         JobState::Stopped | JobState::Completed => {
-            let version = job.model_version.map(|version| format!("; the newest model version is {version}"));
+            let version = job.head.model_version.map(|version| format!("; the newest model version is {version}"));
             let next = format!("next: `tributary job export {name}`");
-            format!("the job {name} is {}{}\n{next}", job.state, version.unwrap_or_default())
+            format!("the job {name} is {}{}\n{next}", job.head.state, version.unwrap_or_default())
         }
-        JobState::Running | JobState::Paused => format!("the job {name} is {}", job.state),
+        JobState::Running | JobState::Paused => format!("the job {name} is {}", job.head.state),
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
         }
         let bar = screen.bar.as_ref().unwrap();
         assert_eq!((bar.length(), bar.message().as_str()), (Some(30), "round 3: 0/10 reports"));
-        watched.state = JobState::Completed;
+        watched.head.state = JobState::Completed;
         screen.show(&News { job: watched, ended: vec![], open: None, waits: None }).unwrap();
         assert!(screen.bar.unwrap().is_finished());
     }

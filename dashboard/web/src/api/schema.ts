@@ -179,7 +179,7 @@ export type Algorithm =
     };
 
 /** An assignment: the work of one client in one round. */
-export interface Assignment {
+export type Assignment = Traffic & {
   /** Accuracy that an evaluator reported, 0 to 1. */
   accuracy?: number;
   /** Time at which the client was drawn. */
@@ -188,10 +188,6 @@ export interface Assignment {
   attributes?: Attributes;
   /** Model version that the client started from. */
   base_version?: number;
-  /** Bytes of the model that the client downloaded. */
-  bytes_down: number;
-  /** Bytes that the client uploaded: bodies of its report, including interrupted and refused ones. */
-  bytes_up: number;
   /** Id of the client. */
   client: ClientId;
   /** Number of the client in the order of enrolment. */
@@ -215,10 +211,6 @@ export interface Assignment {
   loss?: number;
   /** Named scalars that the client reported. */
   metrics?: Metrics;
-  /** Bytes of the downloaded model if it were a plain f32 file. */
-  raw_bytes_down?: number;
-  /** Bytes of the accepted report if it were a plain f32 file. */
-  raw_bytes_up?: number;
   /** Why the update was rejected or the client gave up. */
   reason?: string;
   /**
@@ -250,7 +242,7 @@ export interface Assignment {
   weight?: number;
   /** Work time that the client reported, in milliseconds. */
   work_ms?: number;
-}
+};
 
 /** Id of an assignment: the work of one client in one round. */
 export type AssignmentId = string;
@@ -1156,43 +1148,16 @@ export interface IssuedCertificate {
 }
 
 /** A job. */
-export interface Job {
-  /** Time at which the job was archived. Absent unless it is. */
-  archived_at_ms?: number;
-  /** Time of creation. */
-  created_at_ms: number;
-  /** Time at which the job stopped or completed. */
-  ended_at_ms?: number;
+export type Job = JobHead & {
   /** The job file, with the seed that the coordinator drew and all changes since. */
   file: JobFile;
   /** How the job is. Absent in the answer to a change. */
   health?: Health;
-  /** Id of the job. */
-  id: JobId;
-  /** Newest model version. Absent while the job waits for the upload of version 0. */
-  model_version?: number;
-  /** Notes for people. */
-  notes?: string;
-  /** Number of parameters of the model. */
-  parameters: number;
   /** SHA-256 of the plan that its clients follow. */
   plan_hash: Sha256Hash;
   /** How far it has come. Absent in lists and in the answer to a change. */
   progress?: Progress;
-  /** Number of training rounds committed so far. */
-  rounds_committed: number;
-  /**
-   * Time before which no training round opens, because of the schedule or the pause after abandoned
-   * rounds. Absent if a round may open now, or only after an operator acts.
-   */
-  rounds_not_before_ms?: number;
-  /** Number of training rounds opened so far. */
-  rounds_opened: number;
-  /** State of the job. */
-  state: JobState;
-  /** Tags, in order. */
-  tags?: Name[];
-}
+};
 
 /** A job file that was checked without creating the job. */
 export interface JobDraft {
@@ -1243,6 +1208,37 @@ export interface JobFile {
   training: Training;
   /** Encoding and limits of updates. */
   update?: UpdatePolicy;
+}
+
+/** What lists and details say of a job. */
+export interface JobHead {
+  /** Time at which the job was archived. Absent unless it is. */
+  archived_at_ms?: number;
+  /** Time of creation. */
+  created_at_ms: number;
+  /** Time at which the job stopped or completed. */
+  ended_at_ms?: number;
+  /** Id of the job. */
+  id: JobId;
+  /** Newest model version. Absent while the job waits for the upload of version 0. */
+  model_version?: number;
+  /** Notes for people. */
+  notes?: string;
+  /** Number of parameters of the model. */
+  parameters: number;
+  /** Number of training rounds committed so far. */
+  rounds_committed: number;
+  /**
+   * Time before which no training round opens, because of the schedule or the pause after abandoned
+   * rounds. Absent if a round may open now, or only after an operator acts.
+   */
+  rounds_not_before_ms?: number;
+  /** Number of training rounds opened so far. */
+  rounds_opened: number;
+  /** State of the job. */
+  state: JobState;
+  /** Tags, in order. */
+  tags?: Name[];
 }
 
 /** Id of a job. */
@@ -1302,45 +1298,18 @@ export interface JobOverview {
 export type JobState = "awaiting_model" | "running" | "paused" | "stopped" | "completed";
 
 /** Summary of a job in a list. */
-export interface JobSummary {
-  /** Time at which the job was archived. Absent unless it is. */
-  archived_at_ms?: number;
+export type JobSummary = JobHead & {
   /** Codec of the updates. */
   codec: Codec;
-  /** Time of creation. */
-  created_at_ms: number;
-  /** Time at which the job stopped or completed. */
-  ended_at_ms?: number;
-  /** Id of the job. */
-  id: JobId;
   /** Learning rate of the clients' optimizer. */
   learning_rate: number;
-  /** Newest model version. Absent while the job waits for the upload of version 0. */
-  model_version?: number;
   /** Name of the job. */
   name: Name;
-  /** Notes for people. */
-  notes?: string;
-  /** Number of parameters of the model. */
-  parameters: number;
   /** Population whose clients train the model. */
   population: Name;
-  /** Number of training rounds committed so far. */
-  rounds_committed: number;
-  /**
-   * Time before which no training round opens. Absent if a round may open now, or only after an operator
-   * acts.
-   */
-  rounds_not_before_ms?: number;
-  /** Number of training rounds opened so far. */
-  rounds_opened: number;
-  /** State of the job. */
-  state: JobState;
   /** When the job is complete. */
   stop: StopPolicy;
-  /** Tags, in order. */
-  tags?: Name[];
-}
+};
 
 /** A layer of a network. Settings that are left out have the defaults of PyTorch. */
 export type Layer =
@@ -2033,7 +2002,7 @@ export interface Retention {
 export type Role = "viewer" | "operator" | "admin";
 
 /** A round: training or evaluation by one cohort. */
-export interface Round {
+export type Round = Traffic & {
   /** Accuracy of the resulting model in its evaluation, weighted by examples, 0 to 1. */
   accuracy?: number;
   /**
@@ -2052,13 +2021,6 @@ export interface Round {
   base_version: number;
   /** What the round has as the buffer of a buffered job. Absent in other rounds. */
   buffer?: RoundBuffer;
-  /** Bytes that clients downloaded in this round: bodies of models. */
-  bytes_down: number;
-  /**
-   * Bytes that clients uploaded in this round: bodies of reports, including interrupted and refused
-   * ones.
-   */
-  bytes_up: number;
   /** Of an evaluation: targets and right answers of each class. Absent without counts. */
   classes?: ClassTotals;
   /**
@@ -2117,10 +2079,6 @@ export interface Round {
   opened_at_ms: number;
   /** Current phase. */
   phase: Phase;
-  /** Bytes of the downloaded models if they were plain f32 files. */
-  raw_bytes_down?: number;
-  /** Bytes of the accepted reports if they were plain f32 files. */
-  raw_bytes_up?: number;
   /** Reason of an abandoned round. */
   reason?: AbandonReason;
   /** Number of rejected updates. */
@@ -2149,7 +2107,7 @@ export interface Round {
   training_loss?: number;
   /** Sum of the weights (examples) of the accepted reports. */
   weight: number;
-}
+};
 
 /** What a round of a buffered job has beside its counts. */
 export interface RoundBuffer {
@@ -2719,6 +2677,21 @@ export interface TopK {
   residual_age_rounds_max?: number;
   /** Encoding of the values that are sent. Default: `f16`. */
   values?: SparseValues;
+}
+
+/**
+ * Bytes of bodies that were sent, those of broken attempts included, and what the same content takes
+ * as plain f32 safetensors files.
+ */
+export interface Traffic {
+  /** Bytes that clients downloaded: bodies of models. */
+  bytes_down: number;
+  /** Bytes that clients uploaded: bodies of reports, including interrupted and refused ones. */
+  bytes_up: number;
+  /** Bytes of the downloaded models if they were plain f32 files. */
+  raw_bytes_down?: number;
+  /** Bytes of the accepted reports if they were plain f32 files. */
+  raw_bytes_up?: number;
 }
 
 /** Local training (`[training]` of a job file). */

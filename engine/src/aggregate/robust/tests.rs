@@ -1,9 +1,11 @@
 //! The fixture of the robust rules with its printed digits, their limits and their invariants.
 
 use proptest::prelude::*;
+use tributary_protocol::figures::Figures;
+use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::job_file::{CenteredClipping, GeometricMedian, TrimmedMean};
 
-use super::super::{Combined, Facts, Gathering, Keep, Mixture, Pairs, Recipe, Reports, Weighing, Weight};
+use super::super::{Combined, Facts, Gathering, Keep, Mixture, Pairs, Recipe, Reports, Weighing};
 use super::{Distances, Middle, krum};
 
 /// Five honest updates and two attackers.
@@ -15,6 +17,14 @@ const DELTAS: [[f32; 3]; 3] = [[0.3, -0.1, 0.02], [-0.1, 0.4, 0.0], [0.2, 0.1, -
 
 fn norm(update: &[f32]) -> f64 {
     update.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt()
+}
+
+/// Facts of an update with these examples, this norm, this loss and these steps.
+fn fact((examples, norm, loss, steps): (u32, f64, f64, u64), enrolment: u64) -> Facts {
+    let weight = Weight::examples(examples);
+    let contribution = Contribution::of_one(weight);
+    let figures = Figures { contribution, loss: Some(loss), norm: Some(norm), steps, ..Figures::default() };
+    Facts { figures, weight, enrolment }
 }
 
 fn distances(updates: &[Vec<f32>]) -> Distances {
@@ -29,14 +39,8 @@ fn distances(updates: &[Vec<f32>]) -> Distances {
 
 /// The combination of updates that one client each sent, in the order in which a coordinator reads them.
 fn combined(gathering: Gathering, updates: &[Vec<f32>]) -> Vec<f64> {
-    let facts = |enrolment: usize| Facts {
-        weight: Weight::examples(1),
-        norm: norm(&updates[enrolment]),
-        loss: 1.0,
-        steps: 1,
-        enrolment: enrolment as u64,
-    };
-    let mut facts: Vec<Facts> = (0..updates.len()).map(facts).collect();
+    let facts = |(update, enrolment): (&Vec<f32>, u64)| fact((1, norm(update), 1.0, 1), enrolment);
+    let mut facts: Vec<Facts> = updates.iter().zip(0..).map(facts).collect();
     facts.sort_by(Facts::order);
     let mut ordered: Vec<Vec<f32>> = facts.iter().map(|facts| updates[facts.enrolment as usize].clone()).collect();
     if gathering.centre().is_some() {
@@ -158,15 +162,7 @@ fn the_values_nearest_to_the_median_are_averaged() {
 
 /// Facts of round 1 of the fixture of the means, in its order.
 fn facts(weights: [u32; 3], losses: [f64; 3], steps: [u64; 3]) -> Vec<Facts> {
-    (0..3)
-        .map(|k| Facts {
-            weight: Weight::examples(weights[k]),
-            norm: norm(&DELTAS[k]),
-            loss: losses[k],
-            steps: steps[k],
-            enrolment: k as u64,
-        })
-        .collect()
+    (0..3).map(|k| fact((weights[k], norm(&DELTAS[k]), losses[k], steps[k]), k as u64)).collect()
 }
 
 /// The model (1, -2, 0.5) after the fixture's first round, in f64.

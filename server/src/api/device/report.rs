@@ -8,12 +8,15 @@ use tributary_protocol::classes::ClassCountsError;
 use tributary_protocol::device::{
     AssignmentStatus, DETAIL_BYTES_MAX, EvaluationReport, FailureReport, LOSS_MAX, ReportAccepted, StatusQuery,
 };
+use tributary_protocol::figures::Figures;
+use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Task};
 use tributary_protocol::text::visible;
+use tributary_protocol::traffic::Traffic;
 
 use super::checkin::retry_of;
 use crate::api::auth::Device;
@@ -23,7 +26,6 @@ use crate::app::App;
 use crate::db::{ClientRow, DbError, Report, Times};
 use crate::lifecycle::acceptance::Submission;
 use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
-use crate::metrics::Traffic;
 
 /// When an update may be sent again that came while its buffer was made into a model.
 const BETWEEN_MS: u64 = 500;
@@ -61,14 +63,16 @@ pub(super) async fn put_evaluation(
     let body = serde_json::to_vec(&evaluation).map_err(ApiError::internal)?;
     let downloads = &app.fleet.downloads;
     let bytes = body.len() as u64;
+    let weight = u32::try_from(evaluation.examples).unwrap_or(u32::MAX).min(weight_max);
     let report = Report {
-        weight: evaluation.examples.min(weight_max),
-        loss: evaluation.loss,
+        figures: Figures {
+            contribution: Contribution::of_one(Weight::examples(weight)),
+            loss: Some(evaluation.loss),
+            metrics: evaluation.metrics,
+            ..Figures::default()
+        },
         accuracy: evaluation.accuracy,
-        steps: 0,
         work_ms: evaluation.evaluate_ms,
-        update_norm: None,
-        metrics: evaluation.metrics,
         classes: evaluation.classes,
         sha256: Sha256Hash::of(&body),
         // A report without tensors is never compressed.
@@ -96,7 +100,7 @@ async fn reject(app: &App, client: &ClientRow, id: AssignmentId, reason: &str) -
 struct Bounds {
     job: JobId,
     /// The largest weight: no evaluator counts for more than a client of a training round could.
-    weight_max: u64,
+    weight_max: u32,
     /// The shape of the network's output for one input; none for an app's own network.
     outputs: Option<Vec<usize>>,
 }
@@ -111,7 +115,7 @@ async fn bounds(app: &App, client: &ClientRow, id: AssignmentId) -> Result<Bound
         ModelSpec::Layers(network) => network.shapes().ok().and_then(|mut shapes| shapes.pop()),
         ModelSpec::Parameters(_) => None,
     };
-    Ok(Bounds { job, weight_max: file.update.weight_max.into(), outputs })
+    Ok(Bounds { job, weight_max: file.update.weight_max, outputs })
 }
 
 /// Checks counts by class against the network's output: its last length is the number of classes, the others are

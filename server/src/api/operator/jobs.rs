@@ -8,10 +8,11 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use serde::Deserialize;
+use tributary_engine::job::{JobSpec, plan_of};
 use tributary_protocol::download::FormQuery;
 use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::job_file::{InitialModel, RoundPolicyChange};
-use tributary_protocol::operator::{Job, ModelVersion, Page, PageQuery, Progress};
+use tributary_protocol::operator::{Job, JobHead, ModelVersion, Page, PageQuery, Progress};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AuditAction, JobState};
 use tributary_protocol::update::bytes_max;
@@ -30,7 +31,6 @@ use crate::lifecycle::jobs;
 use crate::models::first::{UploadedModel, draw_first};
 use crate::models::version::NewVersion;
 use crate::runtime::entropy;
-use tributary_engine::job::{JobSpec, plan_of};
 
 pub(super) async fn create(
     operator: Operator<Steers>,
@@ -151,7 +151,7 @@ pub(super) async fn list(
     for row in tx.jobs(permit.population(), &after, limit).await? {
         items.push(healthy(&app, &mut tx, row, disk).await?);
     }
-    Ok(Json(full_page(items, limit, |job| job.id.to_string())))
+    Ok(Json(full_page(items, limit, |job| job.head.id.to_string())))
 }
 
 pub(super) async fn show(
@@ -301,22 +301,24 @@ pub(super) async fn model(
 }
 
 pub(super) fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
-    Ok(Job {
-        rounds_not_before_ms: rounds_not_before_ms(&row, app.clock.now_ms())?,
-        model_version: row.version()?,
+    let (head, file) = (head(app, &row)?, row.file.0);
+    Ok(Job { head, plan_hash: plan_of(&file).hash(), file, health: None, progress: None })
+}
+
+/// What lists and details say of a job.
+pub(super) fn head(app: &App, row: &JobRow) -> Result<JobHead, DbError> {
+    Ok(JobHead {
         id: row.id,
-        plan_hash: plan_of(&row.file.0).hash(),
         state: row.state,
+        model_version: row.version()?,
         parameters: row.parameters,
         rounds_opened: row.rounds_opened,
         rounds_committed: row.rounds_committed,
         created_at_ms: row.created_at_ms,
         ended_at_ms: row.ended_at_ms,
-        file: row.file.0,
-        health: None,
-        progress: None,
-        tags: row.tags.0,
-        notes: row.notes,
+        rounds_not_before_ms: rounds_not_before_ms(row, app.clock.now_ms())?,
+        tags: row.tags.0.clone(),
+        notes: row.notes.clone(),
         archived_at_ms: row.archived_at_ms,
     })
 }

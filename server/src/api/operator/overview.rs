@@ -5,17 +5,18 @@ use std::sync::Arc;
 use axum::extract::State;
 use serde::Deserialize;
 use tributary_protocol::operator::{JobOverview, JobSummary, OpenRound, Overview, PAGE_ITEMS_MAX};
+use tributary_protocol::state::Task;
 
+use super::jobs::head;
 use super::rounds::view;
 use crate::api::auth::{Operator, Views};
 use crate::api::extract::{Json, Query};
 use crate::api::problem::Answer;
 use crate::api::story::disk::Disk;
-use crate::api::story::{health, progress, rounds_not_before_ms};
+use crate::api::story::{health, progress};
 use crate::app::App;
 use crate::db::{DbError, JobRow, RoundFilter, Tx};
 use crate::fleet::online::Online;
-use tributary_protocol::state::Task;
 
 const JOBS_MAX: u32 = 100;
 /// Clients of one cohort that are shown.
@@ -86,23 +87,13 @@ async fn job(app: &App, tx: &mut Tx, row: JobRow, disk: Disk) -> Result<JobOverv
 }
 
 fn summary(app: &App, row: JobRow) -> Result<JobSummary, DbError> {
+    let (head, file) = (head(app, &row)?, row.file.0);
     Ok(JobSummary {
-        rounds_not_before_ms: rounds_not_before_ms(&row, app.clock.now_ms())?,
-        model_version: row.version()?,
-        id: row.id,
-        name: row.file.0.name,
-        population: row.file.0.population,
-        state: row.state,
-        parameters: row.parameters,
-        rounds_opened: row.rounds_opened,
-        rounds_committed: row.rounds_committed,
-        created_at_ms: row.created_at_ms,
-        ended_at_ms: row.ended_at_ms,
-        codec: row.file.0.update.codec,
-        learning_rate: row.file.0.training.optimizer.learning_rate(),
-        tags: row.tags.0,
-        notes: row.notes,
-        archived_at_ms: row.archived_at_ms,
-        stop: row.file.0.stop,
+        head,
+        name: file.name,
+        population: file.population,
+        codec: file.update.codec,
+        learning_rate: file.training.optimizer.learning_rate(),
+        stop: file.stop,
     })
 }

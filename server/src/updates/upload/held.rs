@@ -4,7 +4,6 @@
 //! to add once it is acknowledged), one copy into the database's transaction. The transaction is the limit.
 
 use bytes::{Bytes, BytesMut};
-use tributary_engine::aggregate::Weight;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::update::{DeltaSink, UpdateError, UpdateStatistics};
 
@@ -65,9 +64,10 @@ impl Upload {
             Ok(staged) => {
                 // A place in the sum, before the report can close the round: the commit waits for it instead of reading
                 // the update from the database.
-                let examples = Weight::examples(self.query.weight);
-                let mut flight = sum.and_then(|sum| sum.begin(self.id, examples, target.staleness()).ok().flatten());
-                let report = self.report(&summary, sha256, received, spec);
+                let contribution = self.contribution();
+                let mut flight =
+                    sum.and_then(|sum| sum.begin(self.id, contribution, target.staleness()).ok().flatten());
+                let report = self.report(Some(summary.norm), sha256, received, spec);
                 let mut submission = self.submission(target, report, Some(staged));
                 let accepted = match self.accept_now(&mut submission).await {
                     Err(Refusal::Between(_)) => {

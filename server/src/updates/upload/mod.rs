@@ -16,10 +16,13 @@ use std::sync::Arc;
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::staleness;
 use tributary_protocol::device::{LOSS_MAX, UpdateQuery};
+use tributary_protocol::figures::Figures;
+use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::id::{AssignmentId, ClientId};
 use tributary_protocol::state::{AssignmentState, Task};
-use tributary_protocol::update::{UpdateLimits, UpdateStatistics};
+use tributary_protocol::traffic::Traffic;
+use tributary_protocol::update::UpdateLimits;
 
 use super::Updates;
 use super::claims::Claim;
@@ -28,7 +31,6 @@ use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundRow, Time
 use crate::fleet::downloads::Downloads;
 use crate::lifecycle::acceptance::{Accepted, Submission};
 use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
-use crate::metrics::Traffic;
 use crate::services::Services;
 pub(crate) use body::Body;
 use body::{Stops, piece};
@@ -170,24 +172,31 @@ impl Upload {
             let examples = self.examples;
             return Err(format!("the weight {} is above the {examples} examples of its check-in", query.weight));
         }
-        if !(-LOSS_MAX..=LOSS_MAX).contains(&query.loss) {
-            return Err("the training loss is not finite, or above 1e12".into());
+        match query.loss {
+            Some(loss) if !(-LOSS_MAX..=LOSS_MAX).contains(&loss) => {
+                Err("the training loss is not finite, or above 1e12".into())
+            }
+            None if spec.reads_losses() => Err("the update has no training loss, which the job's rule reads".into()),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
-    fn report(&self, summary: &UpdateStatistics, sha256: Sha256Hash, received: Received, spec: &JobSpec) -> Report {
+    /// What the update adds to the count and weight of its round.
+    fn contribution(&self) -> Contribution {
+        Contribution::of_one(Weight::examples(self.query.weight))
+    }
+
+    /// `norm` is that of the update, if it was measured.
+    fn report(&self, norm: Option<f64>, sha256: Sha256Hash, received: Received, spec: &JobSpec) -> Report {
         let downloads = &self.downloads;
         let traffic =
             Traffic { bytes_up: received.bytes, raw_bytes_up: spec.plain_bytes, ..downloads.traffic(self.client) };
+        let UpdateQuery { loss, steps, train_ms, ref metrics, .. } = self.query;
+        let contribution = self.contribution();
         Report {
-            weight: self.query.weight.into(),
-            loss: self.query.loss,
+            figures: Figures { contribution, loss, norm, steps, metrics: metrics.clone() },
             accuracy: None,
-            steps: self.query.steps,
-            work_ms: self.query.train_ms,
-            update_norm: Some(summary.norm),
-            metrics: self.query.metrics.clone(),
+            work_ms: train_ms,
             classes: None,
             sha256,
             traffic,
@@ -308,8 +317,7 @@ impl Upload {
         // Of an update that resumes, this body is only the end: its announced hash stands for the whole.
         let announced = self.announced.digest.filter(|_| self.announced.offset.is_some());
         let sha256 = announced.unwrap_or_else(|| hasher.finish());
-        let summary = UpdateStatistics { norm: 0.0, magnitude_max: 0.0 };
-        let report = self.report(&summary, sha256, Received::default(), &target.spec);
+        let report = self.report(None, sha256, Received::default(), &target.spec);
         self.accept_now(&mut self.submission(&target, report, None)).await?;
         Ok(Uploaded::Accepted)
     }

@@ -6,8 +6,6 @@
 
 use std::pin::pin;
 
-use tributary_engine::aggregate::Weight;
-
 use super::incoming::{End, Incoming};
 use super::{ATTEMPT_BYTES, Body, HELD_BYTES_MAX, Stop, Stops, Target, Upload, UploadRefusal, Uploaded};
 use crate::blob::{BlobError, Owner, Spool, Staged, Workbench, update_key};
@@ -115,8 +113,8 @@ impl Upload {
         let is_added = bad.is_none() && !assignment.term().is_own();
         let sum = updates.sums.get(round.key()).filter(|_| is_added);
         // The weight was checked, and the sum has a place for each member of the cohort.
-        let examples = Weight::examples(self.query.weight);
-        let flight = sum.and_then(|sum| sum.begin(self.id, examples, target.staleness()).ok().flatten());
+        let contribution = self.contribution();
+        let flight = sum.and_then(|sum| sum.begin(self.id, contribution, target.staleness()).ok().flatten());
         let folding = Folding::new(spec, assignment.base_version, target.limits(), flight, services);
         let mut incoming = Incoming::new(spool, folding, services.clock.clone());
         if let Some(reason) = bad {
@@ -145,7 +143,7 @@ impl Upload {
                 return self.refuse(target, received, error.into()).await;
             }
         };
-        let report = self.report(&summary, sha256, whole, &target.spec);
+        let report = self.report(Some(summary.norm), sha256, whole, &target.spec);
         let mut submission = self.submission(target, report, Some(staged));
         let accepted = self.accept(&mut submission).await.map_err(UploadRefusal::from);
         let staged = submission.body;

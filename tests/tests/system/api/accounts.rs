@@ -75,7 +75,7 @@ async fn a_person_signs_in_acts_by_role_and_signs_out() {
 
     let browser = Browser { world: &world, cookie: cookie(&answer) };
     assert_eq!(browser.look("/me").await.ok::<SignedIn>(), who);
-    browser.call(Method::POST, &format!("/jobs/{}/pause", job.id), &json!({})).await.value();
+    browser.call(Method::POST, &format!("/jobs/{}/pause", job.head.id), &json!({})).await.value();
     browser.call(Method::POST, "/populations", &json!({ "name": "new" })).await.refused(ProblemType::Forbidden);
     browser.look("/accounts").await.refused(ProblemType::Forbidden);
     let log: Page<AuditEntry> = world.look("/audit?limit=20").await.ok();

@@ -43,7 +43,7 @@ async fn an_export_verifies_until_somebody_changes_the_table() {
     world.devices::<3>().await;
     world.restart().await;
     for action in ["pause", "resume", "stop"] {
-        world.operate(Method::POST, &format!("/jobs/{}/{action}", job.id), &json!({})).await.value();
+        world.operate(Method::POST, &format!("/jobs/{}/{action}", job.head.id), &json!({})).await.value();
     }
     let lines = export(&world).await;
     let (entries, head) = check(&lines, None).unwrap();
@@ -93,7 +93,7 @@ async fn the_first_refusal_of_each_kind_and_caller_is_recorded() {
     let device = world.device().await;
     let [work] = world.assign([&device]).await;
     for _ in 0..3 {
-        let pause = world.request(Method::POST, &format!("/operator/v1/jobs/{}/pause", job.id));
+        let pause = world.request(Method::POST, &format!("/operator/v1/jobs/{}/pause", job.head.id));
         Answer::to(pause.bearer_auth(viewer.secret.expose())).await.refused(ProblemType::Forbidden);
         Answer::to(world.request(Method::GET, "/operator/v1/jobs")).await.refused(ProblemType::Unauthorized);
         device.put_update(work.id, &figures(1), b"no update".to_vec()).await;

@@ -94,7 +94,7 @@ async fn granted_attributes_win_over_what_the_device_says() {
         world.app().fleet.lobby.call([device.id]);
         let answer = waiting.await.unwrap();
         assert_eq!(matches!(answer, CheckInResponse::Assigned(_)), is_drawn, "{site}");
-        world.operate(Method::POST, &format!("/jobs/{}/stop", job.id), &json!({})).await.value();
+        world.operate(Method::POST, &format!("/jobs/{}/stop", job.head.id), &json!({})).await.value();
         world.drive().await;
     }
 }
@@ -126,6 +126,6 @@ async fn an_app_learns_what_running_jobs_require_before_it_enrols() {
     let job: Job = world.operate(Method::POST, "/jobs", &json!({ "job": file })).await.ok();
     let [two] = &look().await.jobs[..] else { panic!("one job is running") };
     assert_eq!((two.name.as_str(), &two.input, &two.output), ("two", &Some(vec![2]), &Some(vec![3])));
-    world.operate(Method::POST, &format!("/jobs/{}/stop", job.id), &json!({})).await.value();
+    world.operate(Method::POST, &format!("/jobs/{}/stop", job.head.id), &json!({})).await.value();
     assert!(look().await.jobs.is_empty());
 }

@@ -53,9 +53,9 @@ impl Listener {
 #[tokio::test]
 async fn a_feed_tells_every_event_of_every_job_once_across_reconnections() {
     let mut world = World::start().await;
-    let one = world.job(json!({ "name": "one" })).await.id.to_string();
+    let one = world.job(json!({ "name": "one" })).await.head.id.to_string();
     let mut listener = Listener::connect(&world, None).await;
-    let two = world.job(json!({ "name": "two" })).await.id.to_string();
+    let two = world.job(json!({ "name": "two" })).await.head.id.to_string();
     assert_eq!(listener.next().await, (two.clone(), "running".into()), "what was before the beginning is not told");
     world.drive().await;
     let mut opened = [listener.next().await, listener.next().await];
@@ -69,7 +69,7 @@ async fn a_feed_tells_every_event_of_every_job_once_across_reconnections() {
     drop(listener);
     world.operate(Method::POST, &format!("/jobs/{one}/stop"), &json!({})).await.value();
     world.restart().await;
-    let three = world.job(json!({ "name": "three" })).await.id.to_string();
+    let three = world.job(json!({ "name": "three" })).await.head.id.to_string();
     let mut listener = Listener::connect(&world, Some(&last_id)).await;
     let mut missed = [listener.next().await, listener.next().await];
     missed.sort();

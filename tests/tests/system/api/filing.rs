@@ -52,32 +52,32 @@ async fn a_job_is_renamed_tagged_and_noted_while_its_round_goes_on() {
     let device = world.device().await;
     let [work] = world.assign([&device]).await;
     let change = json!({ "name": "renamed", "tags": ["paper", "baseline", "paper"], "notes": "two\nlines" });
-    let filed: Job = file(&world, job.id, change).await.ok();
-    let tags: Vec<_> = filed.tags.iter().map(ToString::to_string).collect();
-    assert_eq!((filed.file.name.as_str(), filed.notes.as_str()), ("renamed", "two\nlines"));
+    let filed: Job = file(&world, job.head.id, change).await.ok();
+    let tags: Vec<_> = filed.head.tags.iter().map(ToString::to_string).collect();
+    assert_eq!((filed.file.name.as_str(), filed.head.notes.as_str()), ("renamed", "two\nlines"));
     assert_eq!(tags, ["baseline", "paper"]);
     assert_eq!(filed.plan_hash, job.plan_hash, "no client notices");
     device.contribute(&work, &[0.5; WEIGHTS], 10).await;
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
 
     // What is not named stays, and what changes nothing is not recorded.
-    let filed: Job = file(&world, job.id, json!({ "notes": "" })).await.ok();
-    assert_eq!((filed.tags.len(), filed.notes.as_str()), (2, ""));
-    file(&world, job.id, json!({})).await.value();
-    file(&world, job.id, json!({ "tags": ["paper", "baseline"] })).await.value();
+    let filed: Job = file(&world, job.head.id, json!({ "notes": "" })).await.ok();
+    assert_eq!((filed.head.tags.len(), filed.head.notes.as_str()), (2, ""));
+    file(&world, job.head.id, json!({})).await.value();
+    file(&world, job.head.id, json!({ "tags": ["paper", "baseline"] })).await.value();
     let recorded = actions(&world).await.into_iter().filter(|action| *action == AuditAction::JobChange).count();
     assert_eq!(recorded, 2);
     let seen: Overview = world.look("/overview").await.ok();
-    assert_eq!((seen.jobs[0].job.name.as_str(), seen.jobs[0].job.tags.len()), ("renamed", 2));
-    world.check_books(job.id).await;
+    assert_eq!((seen.jobs[0].job.name.as_str(), seen.jobs[0].job.head.tags.len()), ("renamed", 2));
+    world.check_books(job.head.id).await;
 
     let other = world.job(json!({})).await;
-    file(&world, other.id, json!({ "name": "renamed" })).await.refused(ProblemType::NameTaken);
-    assert_eq!(world.job_now(other.id).await.file.name.as_str(), "steps");
+    file(&world, other.head.id, json!({ "name": "renamed" })).await.refused(ProblemType::NameTaken);
+    assert_eq!(world.job_now(other.head.id).await.file.name.as_str(), "steps");
     let many: Vec<String> = (0..21).map(|number| format!("tag{number}")).collect();
     for wrong in [json!({ "tags": many }), json!({ "tags": ["with space"] }), json!({ "notes": "x".repeat(4_001) })] {
-        file(&world, job.id, wrong).await.refused(ProblemType::Malformed);
+        file(&world, job.head.id, wrong).await.refused(ProblemType::Malformed);
     }
 }
 
@@ -85,18 +85,18 @@ async fn a_job_is_renamed_tagged_and_noted_while_its_round_goes_on() {
 async fn an_archived_job_is_left_out_of_the_overview_until_it_is_asked_for() {
     let world = World::start().await;
     let job = world.job(json!({})).await;
-    let problem = file(&world, job.id, json!({ "archived": true })).await.refused(ProblemType::WrongState);
+    let problem = file(&world, job.head.id, json!({ "archived": true })).await.refused(ProblemType::WrongState);
     assert!(problem.detail.contains("stop it first"), "{}", problem.detail);
-    world.operate(Method::POST, &format!("/jobs/{}/stop", job.id), &json!({})).await.value();
-    let archived: Job = file(&world, job.id, json!({ "archived": true })).await.ok();
-    assert_eq!(archived.archived_at_ms, Some(NOW_MS));
+    world.operate(Method::POST, &format!("/jobs/{}/stop", job.head.id), &json!({})).await.value();
+    let archived: Job = file(&world, job.head.id, json!({ "archived": true })).await.ok();
+    assert_eq!(archived.head.archived_at_ms, Some(NOW_MS));
     let shown = async |query: &str| -> usize {
         let seen: Overview = world.look(&format!("/overview{query}")).await.ok();
         seen.jobs.len()
     };
     assert_eq!((shown("").await, shown("?archived=true").await), (0, 1));
-    let back: Job = file(&world, job.id, json!({ "archived": false })).await.ok();
-    assert_eq!((back.archived_at_ms, shown("").await), (None, 1));
+    let back: Job = file(&world, job.head.id, json!({ "archived": false })).await.ok();
+    assert_eq!((back.head.archived_at_ms, shown("").await), (None, 1));
 }
 
 /// Rows that bodies of models and updates leave in the database.
@@ -118,10 +118,10 @@ async fn bodies(world: &World) -> i64 {
 async fn a_job_that_has_ended_is_deleted_with_everything_it_had() {
     let world = World::start().await;
     let other = world.job(json!({ "name": "other" })).await;
-    world.operate(Method::POST, &format!("/jobs/{}/pause", other.id), &json!({})).await.value();
+    world.operate(Method::POST, &format!("/jobs/{}/pause", other.head.id), &json!({})).await.value();
     let before = bodies(&world).await;
     let job = world.job(json!({})).await;
-    let path = format!("/jobs/{}", job.id);
+    let path = format!("/jobs/{}", job.head.id);
     let device = world.device().await;
     for _ in 0..3 {
         play_round(&world, &device).await;
@@ -129,11 +129,11 @@ async fn a_job_that_has_ended_is_deleted_with_everything_it_had() {
     world.operate(Method::PUT, &format!("{path}/models/1/pin"), &json!({})).await.value();
     let refused = world.operate(Method::DELETE, &path, &json!({})).await.refused(ProblemType::WrongState);
     assert!(refused.detail.contains("only a job that has ended"), "{}", refused.detail);
-    assert_eq!(world.model_file(job.id, 1).await.len(), world.model_file(job.id, 0).await.len());
+    assert_eq!(world.model_file(job.head.id, 1).await.len(), world.model_file(job.head.id, 0).await.len());
 
     let [work] = world.assign([&device]).await;
     world.operate(Method::POST, &format!("{path}/stop"), &json!({})).await.value();
-    if world.round(job.id, 4).await.phase.is_open() {
+    if world.round(job.head.id, 4).await.phase.is_open() {
         let refused = world.operate(Method::DELETE, &path, &json!({})).await.refused(ProblemType::WrongState);
         assert!(refused.detail.contains("round 4"), "{}", refused.detail);
         device.fail(work.id, "interrupted").await;
@@ -144,15 +144,15 @@ async fn a_job_that_has_ended_is_deleted_with_everything_it_had() {
     world.operate(Method::DELETE, &path, &json!({})).await.refused(ProblemType::NotFound);
     assert_eq!(bodies(&world).await, before);
     let jobs: Page<Job> = world.look("/jobs").await.ok();
-    assert_eq!(jobs.items.iter().map(|job| job.id).collect::<Vec<_>>(), [other.id]);
+    assert_eq!(jobs.items.iter().map(|job| job.head.id).collect::<Vec<_>>(), [other.head.id]);
 
     let log: Page<AuditEntry> = world.look("/audit").await.ok();
     let entry = log.items.iter().find(|entry| entry.action == AuditAction::JobDelete).unwrap();
-    assert_eq!((entry.subject.clone(), entry.detail.as_deref()), (job.id.to_string(), Some("devices/steps")));
+    assert_eq!((entry.subject.clone(), entry.detail.as_deref()), (job.head.id.to_string(), Some("devices/steps")));
     // The client and the name go on.
     let client: Client = world.look(&format!("/clients/{}", device.id)).await.ok();
     assert_eq!(client.reported, 0);
-    assert_ne!(world.create_job(&job_file(&json!({}))).await.ok::<Job>().id, job.id);
+    assert_ne!(world.create_job(&job_file(&json!({}))).await.ok::<Job>().head.id, job.head.id);
 }
 
 #[tokio::test]
@@ -163,16 +163,16 @@ async fn a_version_tells_its_evaluation_and_the_best_is_marked() {
     for accuracy in [0.5, 0.8, 0.7] {
         play_measured(&world, &device, &evaluator, accuracy).await;
     }
-    let told: Vec<_> = versions(&world, job.id).await.iter().map(|model| (model.accuracy, model.best)).collect();
+    let told: Vec<_> = versions(&world, job.head.id).await.iter().map(|model| (model.accuracy, model.best)).collect();
     assert_eq!(told, [(None, false), (Some(0.5), false), (Some(0.8), true), (Some(0.7), false)]);
-    let progress = world.job_now(job.id).await.progress.unwrap();
+    let progress = world.job_now(job.head.id).await.progress.unwrap();
     let best = progress.best.unwrap();
     assert_eq!((progress.accuracy, best.accuracy, best.round, best.version), (Some(0.7), Some(0.8), 2, 2));
     assert_eq!(progress.ends_in_ms, Some(6_000), "six rounds at the pace of one a second");
     let seen: Overview = world.look("/overview").await.ok();
     assert_eq!((seen.jobs[0].best_round, seen.jobs[0].ends_in_ms), (Some(2), Some(6_000)));
-    world.operate(Method::POST, &format!("/jobs/{}/pause", job.id), &json!({})).await.value();
-    assert_eq!(world.job_now(job.id).await.progress.unwrap().ends_in_ms, None, "nobody knows how long it pauses");
+    world.operate(Method::POST, &format!("/jobs/{}/pause", job.head.id), &json!({})).await.value();
+    assert_eq!(world.job_now(job.head.id).await.progress.unwrap().ends_in_ms, None, "nobody knows how long it pauses");
 }
 
 #[tokio::test]
@@ -184,7 +184,7 @@ async fn retention_keeps_a_pinned_version_until_it_is_unpinned() {
         play_round(&world, &device).await;
     }
     let pin = async |method: Method, version: u32| {
-        world.operate(method, &format!("/jobs/{}/models/{version}/pin", job.id), &json!({})).await
+        world.operate(method, &format!("/jobs/{}/models/{version}/pin", job.head.id), &json!({})).await
     };
     let pinned: ModelVersion = pin(Method::PUT, 1).await.ok();
     assert_eq!(pinned.pinned_at_ms, Some(NOW_MS));
@@ -193,11 +193,11 @@ async fn retention_keeps_a_pinned_version_until_it_is_unpinned() {
         scheduled::run_due(world.app()).await.unwrap();
         world.hand.advance_ms(HOUR_MS);
         scheduled::run_due(world.app()).await.unwrap();
-        let models = versions(&world, job.id).await;
+        let models = versions(&world, job.head.id).await;
         models.iter().filter(|model| model.deleted_at_ms.is_none()).map(|model| model.version).collect()
     };
     assert_eq!(stored().await, [1, 3]);
-    assert_eq!(world.model_file(job.id, 1).await.len(), world.model_file(job.id, 3).await.len());
+    assert_eq!(world.model_file(job.head.id, 1).await.len(), world.model_file(job.head.id, 3).await.len());
     pin(Method::PUT, 0).await.refused(ProblemType::Deleted);
     pin(Method::PUT, 9).await.refused(ProblemType::NotFound);
     let unpinned: ModelVersion = pin(Method::DELETE, 1).await.ok();
@@ -216,13 +216,15 @@ async fn a_curve_marks_pauses_and_changes_of_the_policy() {
     play_round(&world, &device).await;
     let post = async |action: &str| {
         world.hand.advance_ms(100);
-        world.operate(Method::POST, &format!("/jobs/{}/{action}", job.id), &json!({})).await.value();
+        world.operate(Method::POST, &format!("/jobs/{}/{action}", job.head.id), &json!({})).await.value();
     };
     post("pause").await;
     post("resume").await;
-    file(&world, job.id, json!({ "notes": "no mark" })).await.value();
-    world.operate(Method::PATCH, &format!("/jobs/{}/round-policy", job.id), &json!({ "deadline_ms": 9_000 })).await;
-    let curve: Curve = world.look(&format!("/jobs/{}/curve", job.id)).await.ok();
+    file(&world, job.head.id, json!({ "notes": "no mark" })).await.value();
+    world
+        .operate(Method::PATCH, &format!("/jobs/{}/round-policy", job.head.id), &json!({ "deadline_ms": 9_000 }))
+        .await;
+    let curve: Curve = world.look(&format!("/jobs/{}/curve", job.head.id)).await.ok();
     let told: Vec<_> = curve
         .marks
         .iter()
@@ -231,9 +233,9 @@ async fn a_curve_marks_pauses_and_changes_of_the_policy() {
     let expected =
         [(1, 100, "paused", "operator"), (1, 200, "running", "operator"), (1, 200, "running", "round_policy")];
     assert_eq!(told, expected);
-    let events: Page<Event> = world.look(&format!("/events?job={}&limit=1000", job.id)).await.ok();
+    let events: Page<Event> = world.look(&format!("/events?job={}&limit=1000", job.head.id)).await.ok();
     assert!(events.items.iter().any(|event| event.cause.as_deref() == Some("filing")), "watchers read the job again");
-    assert_eq!(world.job_now(job.id).await.state, JobState::Running);
+    assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Running);
 }
 
 #[tokio::test]

@@ -64,7 +64,7 @@ async fn a_job_without_a_seed_gets_one_and_keeps_it() {
     let world = World::start().await;
     let job = world.job(json!({ "seed": null })).await;
     assert!(job.file.seed.is_some());
-    assert_eq!(world.job_now(job.id).await.file.seed, job.file.seed);
+    assert_eq!(world.job_now(job.head.id).await.file.seed, job.file.seed);
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn a_job_moves_only_where_its_state_allows() {
     let world = World::start().await;
     let job = world.job(json!({})).await;
     let act = |action: &'static str| {
-        let path = format!("/jobs/{}/{action}", job.id);
+        let path = format!("/jobs/{}/{action}", job.head.id);
         let world = &world;
         async move { world.operate(Method::POST, &path, &json!({})).await }
     };
@@ -85,13 +85,13 @@ async fn a_job_moves_only_where_its_state_allows() {
         ("stop", JobState::Stopped),
         ("stop", JobState::Stopped),
     ] {
-        assert_eq!(act(action).await.ok::<Job>().state, state, "{action}");
+        assert_eq!(act(action).await.ok::<Job>().head.state, state, "{action}");
     }
     act("pause").await.refused(ProblemType::WrongState);
     act("resume").await.refused(ProblemType::WrongState);
     let unknown = format!("/jobs/job_{}/stop", "0".repeat(32));
     world.operate(Method::POST, &unknown, &json!({})).await.refused(ProblemType::NotFound);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -100,15 +100,15 @@ async fn a_paused_job_finishes_its_round_and_opens_no_other_until_it_is_resumed(
     let job = world.job(json!({})).await;
     let device = world.device().await;
     let [assignment] = world.assign([&device]).await;
-    world.operate(Method::POST, &format!("/jobs/{}/pause", job.id), &json!({})).await.value();
+    world.operate(Method::POST, &format!("/jobs/{}/pause", job.head.id), &json!({})).await.value();
     device.contribute(&assignment, &[0.5; WEIGHTS], 10).await;
     world.drive().await;
-    let now = world.job_now(job.id).await;
-    assert_eq!((now.model_version, now.rounds_opened), (Some(1), 1));
-    world.operate(Method::POST, &format!("/jobs/{}/resume", job.id), &json!({})).await.value();
+    let now = world.job_now(job.head.id).await;
+    assert_eq!((now.head.model_version, now.head.rounds_opened), (Some(1), 1));
+    world.operate(Method::POST, &format!("/jobs/{}/resume", job.head.id), &json!({})).await.value();
     world.drive().await;
-    assert_eq!(world.job_now(job.id).await.rounds_opened, 2);
-    world.check_books(job.id).await;
+    assert_eq!(world.job_now(job.head.id).await.head.rounds_opened, 2);
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -117,24 +117,24 @@ async fn a_stopped_job_abandons_its_round_and_tells_its_clients() {
     let job = world.job(json!({})).await;
     let device = world.device().await;
     let [assignment] = world.assign([&device]).await;
-    world.operate(Method::POST, &format!("/jobs/{}/stop", job.id), &json!({})).await.value();
+    world.operate(Method::POST, &format!("/jobs/{}/stop", job.head.id), &json!({})).await.value();
     world.drive().await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reason, round.expired), (Phase::Abandoned, Some(AbandonReason::JobStopped), 1));
     let refused = device.status(assignment.id).await.refused(ProblemType::AssignmentClosed);
     assert!(refused.detail.contains("abandoned"), "{}", refused.detail);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
 async fn an_uploaded_model_is_checked_and_starts_the_job_once() {
     let world = World::start().await;
     let job = world.job(json!({ "initial_model": "upload" })).await;
-    assert_eq!((job.state, job.model_version), (JobState::AwaitingModel, None));
+    assert_eq!((job.head.state, job.head.model_version), (JobState::AwaitingModel, None));
     world.drive().await;
-    assert_eq!(world.job_now(job.id).await.rounds_opened, 0);
+    assert_eq!(world.job_now(job.head.id).await.head.rounds_opened, 0);
     let put = |version: u32, body: Vec<u8>| {
-        let path = format!("/jobs/{}/models/{version}", job.id);
+        let path = format!("/jobs/{}/models/{version}", job.head.id);
         Answer::to(world.operator_request(Method::PUT, &path).body(body))
     };
     let (w, b): (&[f32], &[f32]) = (&[1.0, 2.0, 3.0, 4.0], &[5.0, 6.0]);
@@ -154,10 +154,14 @@ async fn an_uploaded_model_is_checked_and_starts_the_job_once() {
     put(0, vec![0; 100_000]).await.refused(ProblemType::TooLarge);
     put(1, right.clone()).await.refused(ProblemType::MethodNotAllowed);
     let started: Job = put(0, right.clone()).await.ok();
-    assert_eq!((started.state, started.model_version), (JobState::Running, Some(0)));
-    assert_eq!(world.weights(job.id, 0).await, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "in the job's order, not the file's");
+    assert_eq!((started.head.state, started.head.model_version), (JobState::Running, Some(0)));
+    assert_eq!(
+        world.weights(job.head.id, 0).await,
+        [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        "in the job's order, not the file's"
+    );
     put(0, right).await.refused(ProblemType::WrongState);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -167,8 +171,8 @@ async fn a_random_model_takes_no_upload_and_depends_on_the_seed_alone() {
     let mut models = Vec::new();
     for changes in files {
         let job: Job = world.create_job(&evaluated_job(&changes)).await.ok();
-        models.push(world.model_file(job.id, 0).await);
-        let path = format!("/jobs/{}/models/0", job.id);
+        models.push(world.model_file(job.head.id, 0).await);
+        let path = format!("/jobs/{}/models/0", job.head.id);
         Answer::to(world.operator_request(Method::PUT, &path).body(models[0].clone()))
             .await
             .refused(ProblemType::WrongState);

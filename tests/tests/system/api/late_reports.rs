@@ -17,7 +17,7 @@ async fn a_late_update_is_refused_with_the_reason_and_changes_nothing_but_its_ow
     let [first, second] = world.assign([&a, &b]).await;
     a.contribute(&first, &STEP, 10).await;
     world.pass_ms(10_000).await;
-    let (round, model) = (world.round(job.id, 1).await, world.model_file(job.id, 1).await);
+    let (round, model) = (world.round(job.head.id, 1).await, world.model_file(job.head.id, 1).await);
 
     world.hand.advance_ms(500);
     let refused = b.put_update(second.id, &figures(10), delta_file(&second, &STEP)).await;
@@ -29,14 +29,14 @@ async fn a_late_update_is_refused_with_the_reason_and_changes_nothing_but_its_ow
     b.fail(second.id, "other").await.refused(ProblemType::AssignmentClosed);
     world.drive().await;
 
-    let straggler = &world.assignments(job.id, 1).await[1];
+    let straggler = &world.assignments(job.head.id, 1).await[1];
     assert_eq!((straggler.state, straggler.late_at_ms), (AssignmentState::Expired, Some(NOW_MS + 10_500)));
-    assert_eq!(world.round(job.id, 1).await, round);
-    assert_eq!(world.model_file(job.id, 1).await, model);
+    assert_eq!(world.round(job.head.id, 1).await, round);
+    assert_eq!(world.model_file(job.head.id, 1).await, model);
     let clients: Page<Client> = world.look("/clients?population=devices").await.ok();
     let counts: Vec<_> = clients.items.iter().map(|client| (client.reported, client.expired, client.failed)).collect();
     assert_eq!(counts, [(1, 0, 0), (0, 1, 0)]);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -51,11 +51,11 @@ async fn at_the_deadline_nothing_more_is_taken_even_if_the_driver_is_slow() {
     let late = b.put_update(second.id, &figures(10), delta_file(&second, &STEP)).await;
     assert!(late.refused(ProblemType::AssignmentClosed).detail.contains("deadline"));
     world.drive().await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reported, round.expired), (Phase::Committed, 1, 1));
     let answer = a.put_update(first.id, &figures(10), delta_file(&first, &STEP)).await;
     assert_eq!(answer.status, 200, "what was in time stays accepted");
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -75,9 +75,9 @@ async fn a_late_evaluation_is_refused_and_not_counted() {
     y.evaluate(second.id, &report(9.0)).await.refused(ProblemType::AssignmentClosed);
     assert_eq!(x.evaluate(first.id, &report(1.0)).await.status, 200, "the same report again");
     x.evaluate(first.id, &report(2.0)).await.refused(ProblemType::UpdateConflict);
-    let round = world.evaluation(job.id, 1).await;
+    let round = world.evaluation(job.head.id, 1).await;
     assert_eq!((round.phase, round.loss, round.expired), (Phase::Committed, Some(1.0), 1));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -92,6 +92,6 @@ async fn a_cohort_that_does_nothing_is_marked_expired_and_may_work_again() {
     assert_eq!(assignment.round, 2);
     device.contribute(&assignment, &STEP, 10).await;
     world.drive().await;
-    assert_eq!(world.job_now(job.id).await.model_version, Some(1));
-    world.check_books(job.id).await;
+    assert_eq!(world.job_now(job.head.id).await.head.model_version, Some(1));
+    world.check_books(job.head.id).await;
 }

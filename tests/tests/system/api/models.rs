@@ -16,8 +16,8 @@ async fn a_model_can_be_cached_for_ever_and_fetched_in_parts() {
     let world = World::start().await;
     let job = world.job(json!({})).await;
     let device = world.device().await;
-    let path = format!("/jobs/{}/models/0", job.id);
-    let models: Page<ModelVersion> = world.look(&format!("/jobs/{}/models", job.id)).await.ok();
+    let path = format!("/jobs/{}/models/0", job.head.id);
+    let models: Page<ModelVersion> = world.look(&format!("/jobs/{}/models", job.head.id)).await.ok();
     let known = &models.items[0];
     for request in [
         |w: &World, p: &str, _: &_| w.operator_request(Method::GET, p),
@@ -61,11 +61,11 @@ async fn a_model_of_another_population_or_version_does_not_exist() {
     let theirs: Job = world.create_job(&job_file(&json!({ "population": "others" }))).await.ok();
     let device = world.device().await;
     let fetch = |path: String| Answer::to(device.request(Method::GET, &path));
-    fetch(format!("/jobs/{}/models/0", theirs.id)).await.refused(ProblemType::NotFound);
-    fetch(format!("/jobs/{}/models/1", job.id)).await.refused(ProblemType::NotFound);
+    fetch(format!("/jobs/{}/models/0", theirs.head.id)).await.refused(ProblemType::NotFound);
+    fetch(format!("/jobs/{}/models/1", job.head.id)).await.refused(ProblemType::NotFound);
     fetch(format!("/jobs/job_{}/models/0", "0".repeat(32))).await.refused(ProblemType::NotFound);
-    fetch(format!("/jobs/{}/models/latest", job.id)).await.refused(ProblemType::Malformed);
-    world.look(&format!("/jobs/{}/models/1", job.id)).await.refused(ProblemType::NotFound);
+    fetch(format!("/jobs/{}/models/latest", job.head.id)).await.refused(ProblemType::Malformed);
+    world.look(&format!("/jobs/{}/models/1", job.head.id)).await.refused(ProblemType::NotFound);
 }
 
 /// The parts that a body is stored in must not show: the model here is larger than two of them.
@@ -76,12 +76,12 @@ async fn a_model_of_several_parts_comes_whole_and_in_ranges_across_their_borders
     let mut file = job_file(&json!({}));
     file["model"] = json!({ "parameters": [{ "name": "w", "shape": [numbers] }] });
     let job: Job = world.create_job(&file).await.ok();
-    let whole = world.model_file(job.id, 0).await;
+    let whole = world.model_file(job.head.id, 0).await;
     assert!(whole.len() > 4 * numbers);
-    let path = format!("/jobs/{}/models/0", job.id);
+    let path = format!("/jobs/{}/models/0", job.head.id);
     let border = 1 << 20;
     let range = format!("bytes={}-{}", border - 3, 2 * border + 5);
     let part = get(world.operator_request(Method::GET, &path), "range", &range).await;
     assert_eq!((part.status, &part.body[..]), (206, &whole[border - 3..=2 * border + 5]));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }

@@ -80,7 +80,7 @@ async fn what_happened_in_a_round_can_be_read_from_the_metrics() {
     for name in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
         assert!(table::ALL.iter().any(|metric| metric.name == name), "{name} is not in the table");
     }
-    let ids = [job.id.to_string(), first.id.to_string(), one.id.to_string()];
+    let ids = [job.head.id.to_string(), first.id.to_string(), one.id.to_string()];
     for secret in ids.iter().chain([&world.operator, &world.enrolment, &first.secret]) {
         assert!(!text.contains(secret), "the metrics tell {secret}");
     }
@@ -91,7 +91,8 @@ async fn a_transaction_that_is_given_up_counts_nothing() {
     let world = World::start().await;
     let job = world.job(json!({ "round": { "updates_goal": 1, "updates_min": 1, "over_selection": 1.0 } })).await;
     world.drive().await;
-    let key = tributary_server::db::RoundKey { job: job.id, task: tributary_protocol::state::Task::Train, number: 1 };
+    let key =
+        tributary_server::db::RoundKey { job: job.head.id, task: tributary_protocol::state::Task::Train, number: 1 };
     let mut tx = world.app().db.begin().await.unwrap();
     tx.record(
         tributary_server::db::Transition::Round {

@@ -23,7 +23,7 @@ async fn the_overview_shows_an_open_round_as_it_moves() {
 
     let shown: Overview = world.look("/overview").await.ok();
     let seen = &shown.jobs[0];
-    assert_eq!((seen.job.id, seen.job.name.as_str(), seen.job.stop.rounds), (job.id, "steps", Some(9)));
+    assert_eq!((seen.job.head.id, seen.job.name.as_str(), seen.job.stop.rounds), (job.head.id, "steps", Some(9)));
     let open = &seen.open_rounds[0];
     assert_eq!((open.round.phase, open.round.reported, open.round.assigned), (Phase::Training, 1, 1));
     assert_eq!(open.round.clients_ms, 12, "what the device said it worked");
@@ -37,10 +37,10 @@ async fn the_overview_shows_an_open_round_as_it_moves() {
     let seen = &shown.jobs[0];
     let last = seen.last_round.as_ref().unwrap();
     assert_eq!((last.number, last.phase, last.closed_at_ms), (1, Phase::Committed, Some(NOW_MS + 400)));
-    assert_eq!((last.clients_ms, last.assigned, last.bytes_up), (24, 0, seen.bytes_up));
+    assert_eq!((last.clients_ms, last.assigned, last.traffic.bytes_up), (24, 0, seen.bytes_up));
     assert_eq!(seen.open_rounds[0].round.phase, Phase::Selecting);
     assert_eq!(seen.spark, [(1, None, Some(0.5))]);
-    let stored: Round = world.round(job.id, 1).await;
+    let stored: Round = world.round(job.head.id, 1).await;
     assert_eq!(*last, stored, "the same round everywhere");
 }
 
@@ -66,18 +66,18 @@ async fn accuracies_are_in_the_overview_and_on_the_curve() {
     assert_eq!((seen.best_accuracy, seen.accuracy), (Some(0.8), Some(0.8)));
     assert_eq!(seen.spark.iter().map(|point| point.1).collect::<Vec<_>>(), [Some(0.55), Some(0.8)]);
 
-    let curve: Curve = world.look(&format!("/jobs/{}/curve", job.id)).await.ok();
+    let curve: Curve = world.look(&format!("/jobs/{}/curve", job.head.id)).await.ok();
     let told: Vec<_> = curve.points.iter().map(|point| (point.round, point.wall_ms, point.accuracy)).collect();
     assert_eq!(told, [(1, 1_000, Some(0.55)), (2, 2_000, Some(0.8))]);
     let reached: Vec<_> = curve.targets.iter().map(|target| (target.accuracy, target.round)).collect();
     assert_eq!(reached, [(0.5, 1), (0.6, 2), (0.7, 2), (0.8, 2)]);
     for points in ["1", "0", "5001", "many"] {
-        let path = format!("/jobs/{}/curve?points={points}", job.id);
+        let path = format!("/jobs/{}/curve?points={points}", job.head.id);
         world.look(&path).await.refused(ProblemType::Malformed);
     }
-    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1", job.id)).await.ok();
+    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1", job.head.id)).await.ok();
     assert_eq!(detail.evaluation.unwrap().accuracy, Some(0.55));
-    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1?task=evaluate", job.id)).await.ok();
+    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1?task=evaluate", job.head.id)).await.ok();
     assert!(detail.explanation.starts_with("The evaluation of round 1 took"), "{}", detail.explanation);
 }
 
@@ -86,7 +86,7 @@ async fn a_round_explains_itself_from_its_opening_to_its_end() {
     let world = World::start().await;
     let job = world.job(json!({ "round": { "updates_goal": 2, "updates_min": 1 } })).await;
     world.drive().await;
-    let look = async || -> RoundDetail { world.look(&format!("/jobs/{}/rounds/1", job.id)).await.ok() };
+    let look = async || -> RoundDetail { world.look(&format!("/jobs/{}/rounds/1", job.head.id)).await.ok() };
     let detail = look().await;
     assert_eq!(
         detail.explanation,
@@ -114,7 +114,7 @@ async fn a_round_explains_itself_from_its_opening_to_its_end() {
     assert_eq!(phases, [(Phase::Selecting, 0), (Phase::Training, 0), (Phase::Aggregating, 10_000)]);
     let dropped: Vec<_> = detail.what_if.iter().map(|case| (case.deadline_ms, case.dropped)).take(3).collect();
     assert_eq!(dropped, [(1_000, 2), (2_000, 2), (3_000, 1)]);
-    world.look(&format!("/jobs/{}/rounds/9", job.id)).await.refused(ProblemType::NotFound);
+    world.look(&format!("/jobs/{}/rounds/9", job.head.id)).await.refused(ProblemType::NotFound);
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn rounds_are_filtered_by_phase_and_reason_from_both_ends() {
     world.drive().await;
     world.pass_ms(60_000).await;
     let numbers = async |query: &str| -> Vec<u32> {
-        let page: Page<Round> = world.look(&format!("/jobs/{}/rounds?{query}", job.id)).await.ok();
+        let page: Page<Round> = world.look(&format!("/jobs/{}/rounds?{query}", job.head.id)).await.ok();
         page.items.iter().map(|round| round.number).collect()
     };
     assert_eq!(numbers("phase=committed").await, [1]);
@@ -136,9 +136,9 @@ async fn rounds_are_filtered_by_phase_and_reason_from_both_ends() {
     assert_eq!(numbers("order=desc").await, [2, 1]);
     assert_eq!(numbers("order=desc&after=2").await, [1]);
     for query in ["phase=sleeping", "reason=none", "order=sideways"] {
-        world.look(&format!("/jobs/{}/rounds?{query}", job.id)).await.refused(ProblemType::Malformed);
+        world.look(&format!("/jobs/{}/rounds?{query}", job.head.id)).await.refused(ProblemType::Malformed);
     }
-    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/2", job.id)).await.ok();
+    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/2", job.head.id)).await.ok();
     assert_eq!(detail.round.reason, Some(AbandonReason::SelectionTimeout));
     assert_eq!(detail.explanation, "Round 2 was abandoned: fewer than 1 eligible client checked in within 1 min.");
 }
@@ -157,7 +157,7 @@ async fn rounds_are_sorted_by_a_figure_page_after_page() {
     let pages = async |query: &str| -> Vec<u32> {
         let (mut numbers, mut after) = (Vec::new(), String::new());
         loop {
-            let path = format!("/jobs/{}/rounds?limit=1&phase=committed&{query}{after}", job.id);
+            let path = format!("/jobs/{}/rounds?limit=1&phase=committed&{query}{after}", job.head.id);
             let page: Page<Round> = world.look(&path).await.ok();
             numbers.extend(page.items.iter().map(|round| round.number));
             match page.next {
@@ -170,7 +170,7 @@ async fn rounds_are_sorted_by_a_figure_page_after_page() {
     assert_eq!(pages("sort=took").await, [3, 1, 2]);
     assert_eq!(pages("sort=accuracy&order=desc").await, [1, 2, 3], "none was measured");
     for query in ["sort=beauty", "sort=took&after=5", "sort=took&after=x:1"] {
-        world.look(&format!("/jobs/{}/rounds?{query}", job.id)).await.refused(ProblemType::Malformed);
+        world.look(&format!("/jobs/{}/rounds?{query}", job.head.id)).await.refused(ProblemType::Malformed);
     }
 }
 
@@ -180,7 +180,7 @@ async fn an_abandoned_round_says_how_much_longer_it_would_have_needed() {
     let world = World::start().await;
     let round = json!({ "updates_goal": 2, "updates_min": 2, "deadline_ms": 10_000 });
     let job = world.job(json!({ "round": round })).await;
-    let path = format!("/jobs/{}/outlook", job.id);
+    let path = format!("/jobs/{}/outlook", job.head.id);
     let empty: Outlook = world.look(&path).await.ok();
     assert_eq!((empty.rounds, empty.points.len(), empty.suggested_ms), (0, 0, None));
     let [a, b] = world.devices().await;
@@ -207,7 +207,7 @@ async fn assignments_tell_the_course_of_each_session() {
     let [a, b, c, d] = world.devices().await;
     let a = a.with("ram_class", "8");
     let [first, second, third, fourth] = world.assign([&a, &b, &c, &d]).await;
-    let model = format!("/jobs/{}/models/0", job.id);
+    let model = format!("/jobs/{}/models/0", job.head.id);
     assert_eq!(crate::support::Answer::to(a.request(Method::GET, &model)).await.status, 200);
     a.contribute(&first, &STEP, 10).await;
     b.fail(second.id, "interrupted").await.value();
@@ -216,15 +216,15 @@ async fn assignments_tell_the_course_of_each_session() {
         .refused(ProblemType::UpdateRejected);
     world.pass_ms(10_000).await;
     d.status(fourth.id).await.refused(ProblemType::AssignmentClosed);
-    let all = world.assignments(job.id, 1).await;
+    let all = world.assignments(job.head.id, 1).await;
     let shapes: Vec<_> = all.iter().map(|assignment| assignment.shape.as_str()).collect();
     assert_eq!(shapes, ["cadtu+", "cai", "cadtu!", "ca.s"]);
     assert_eq!(all[0].attributes.as_map()["ram_class"], "8");
-    let path = format!("/jobs/{}/rounds/1/assignments?state=expired", job.id);
+    let path = format!("/jobs/{}/rounds/1/assignments?state=expired", job.head.id);
     let expired: Page<Assignment> = world.look(&path).await.ok();
     assert_eq!(expired.items, all[3..]);
-    let funnel: Value = world.look(&format!("/jobs/{}/shapes?attribute=ram_class", job.id)).await.value();
+    let funnel: Value = world.look(&format!("/jobs/{}/shapes?attribute=ram_class", job.head.id)).await.value();
     let counted = funnel.as_array().unwrap().iter().find(|shape| shape["shape"] == "cadtu+").unwrap();
     assert_eq!(counted["by_class"], json!({ "8": 1 }));
-    world.look(&format!("/jobs/{}/shapes?rounds=0", job.id)).await.refused(ProblemType::Malformed);
+    world.look(&format!("/jobs/{}/shapes?rounds=0", job.head.id)).await.refused(ProblemType::Malformed);
 }

@@ -43,7 +43,7 @@ async fn every_list_gives_each_item_once_whatever_the_page_size() {
         b.contribute(&second, &[0.5; WEIGHTS], 1).await;
         world.drive().await;
     }
-    let id = job.id;
+    let id = job.head.id;
     let events = world.look(&format!("/events?job={id}")).await.value()["items"].as_array().unwrap().len();
     for (path, count) in [
         ("/populations".to_owned(), 4),

@@ -12,7 +12,7 @@ use crate::support::{WEIGHTS, World};
 const STEP: [f32; WEIGHTS] = [0.5; WEIGHTS];
 
 async fn change(world: &World, job: &Job, change: serde_json::Value) -> crate::support::Answer {
-    world.operate(Method::PATCH, &format!("/jobs/{}/round-policy", job.id), &change).await
+    world.operate(Method::PATCH, &format!("/jobs/{}/round-policy", job.head.id), &change).await
 }
 
 /// Goal: an open round keeps what it was opened with, across a restart too; the next one follows the new policy.
@@ -31,20 +31,20 @@ async fn an_open_round_keeps_its_policy_and_the_next_one_has_the_new_one() {
     assert_eq!(changed.plan_hash, job.plan_hash, "clients notice nothing");
     world.restart().await;
     world.pass_ms(2_000).await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.goal, round.reported), (Phase::Training, 3, 1));
     b.contribute(&work[1], &STEP, 10).await;
     c.contribute(&work[2], &STEP, 20).await;
     world.drive().await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reported), (Phase::Committed, 3), "its sum has room for all of them");
     let [again] = world.assign([&a]).await;
     assert!(again.deadline_in_ms <= 500);
-    assert_eq!((world.round(job.id, 2).await.goal, again.round), (1, 2));
+    assert_eq!((world.round(job.head.id, 2).await.goal, again.round), (1, 2));
     a.contribute(&again, &STEP, 10).await;
     world.drive().await;
-    assert_eq!(world.job_now(job.id).await.model_version, Some(2));
-    world.check_books(job.id).await;
+    assert_eq!(world.job_now(job.head.id).await.head.model_version, Some(2));
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn the_sum_of_an_open_round_is_the_same_whenever_the_policy_changes() {
         }
         c.contribute(&work[2], &[-0.7; WEIGHTS], 11).await;
         world.drive().await;
-        models.push(world.model_file(job.id, 1).await);
+        models.push(world.model_file(job.head.id, 1).await);
     }
     assert!(models.windows(2).all(|pair| pair[0] == pair[1]), "the same bits");
 }
@@ -88,8 +88,8 @@ async fn a_policy_that_no_round_could_follow_changes_nothing() {
         change(&world, &job, wrong).await.refused(kind);
     }
     assert_eq!(change(&world, &job, json!({})).await.ok::<Job>(), job);
-    assert_eq!(Job { health: None, progress: None, ..world.job_now(job.id).await }, job);
-    world.operate(Method::POST, &format!("/jobs/{}/stop", job.id), &json!({})).await.value();
+    assert_eq!(Job { health: None, progress: None, ..world.job_now(job.head.id).await }, job);
+    world.operate(Method::POST, &format!("/jobs/{}/stop", job.head.id), &json!({})).await.value();
     change(&world, &job, json!({ "updates_goal": 2 })).await.refused(ProblemType::WrongState);
 }
 
@@ -98,10 +98,10 @@ async fn the_file_of_a_job_makes_the_same_job_again() {
     let world = World::start().await;
     let job = world.job(json!({})).await;
     change(&world, &job, json!({ "deadline_ms": 777 })).await.value();
-    let answer = world.look(&format!("/jobs/{}/file", job.id)).await;
+    let answer = world.look(&format!("/jobs/{}/file", job.head.id)).await;
     assert_eq!((answer.status, answer.header("content-type")), (200, "application/toml; charset=utf-8"));
     let text = String::from_utf8(answer.body.to_vec()).unwrap();
-    assert_eq!(JobFile::parse(&text).unwrap(), world.job_now(job.id).await.file);
+    assert_eq!(JobFile::parse(&text).unwrap(), world.job_now(job.head.id).await.file);
     assert!(text.contains("deadline_ms = 777"), "{text}");
 
     let again = text.replace("\"steps\"", "\"again\"");

@@ -24,12 +24,12 @@ async fn a_failure_is_stored_with_its_reason_and_may_be_told_twice() {
     let report = json!({ "reason": "out_of_memory", "detail": "512 MiB were not enough" });
     tell(report.clone()).await.value();
     tell(report).await.value();
-    let failed = &world.assignments(job.id, 1).await[0];
+    let failed = &world.assignments(job.head.id, 1).await[0];
     let reason = Some("out_of_memory: 512 MiB were not enough");
     assert_eq!((failed.state, failed.reason.as_deref()), (AssignmentState::Failed, reason));
     let late = a.put_update(first.id, &figures(10), delta_file(&first, &STEP)).await;
     assert!(late.refused(ProblemType::AssignmentClosed).detail.contains("given up"));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -40,8 +40,8 @@ async fn a_failure_after_the_report_does_not_take_it_back() {
     let [first, _] = world.assign([&a, &b]).await;
     a.contribute(&first, &STEP, 10).await;
     a.fail(first.id, "other").await.refused(ProblemType::AssignmentClosed);
-    assert_eq!(world.round(job.id, 1).await.reported, 1);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.reported, 1);
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: impossible figures reject the report, as they do an update; what does not even parse changes nothing.
@@ -69,12 +69,12 @@ async fn an_evaluation_with_impossible_figures_is_rejected_by_name() {
         assert!(problem.detail.contains(named), "{wrong}: {}", problem.detail);
         evaluator.evaluate(measuring.id, &report(10, 1.0, 0.5)).await.refused(ProblemType::UpdateRejected);
         world.drive().await;
-        let round = world.evaluation(job.id, number).await;
+        let round = world.evaluation(job.head.id, number).await;
         assert_eq!((round.phase, round.rejected), (Phase::Abandoned, 1));
-        assert_eq!(world.round(job.id, number).await.accuracy, None, "nothing of it is kept");
+        assert_eq!(world.round(job.head.id, number).await.accuracy, None, "nothing of it is kept");
         world.release(&evaluator).await;
     }
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -104,6 +104,6 @@ async fn an_evaluation_that_does_not_parse_can_be_sent_again() {
     let right = json!({ "examples": 10, "loss": 1.0, "accuracy": 1.0, "evaluate_ms": 1 });
     evaluator.evaluate(measuring.id, &right).await.value();
     world.drive().await;
-    assert_eq!(world.evaluation(job.id, 1).await.accuracy, Some(1.0));
-    world.check_books(job.id).await;
+    assert_eq!(world.evaluation(job.head.id, 1).await.accuracy, Some(1.0));
+    world.check_books(job.head.id).await;
 }

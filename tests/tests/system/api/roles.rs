@@ -78,7 +78,7 @@ async fn every_call_of_the_document_is_for_its_role_and_those_above() {
 /// A path of the document with ids that exist, and the parameters that it needs.
 fn filled(path: &str, call: &Value, job: &Job, client: &str, token: &CreatedToken) -> String {
     let path = path
-        .replace("{job}", &job.id.to_string())
+        .replace("{job}", &job.head.id.to_string())
         .replace("{client}", client)
         .replace("{token}", &token.token.id.to_string())
         .replace("{account}", "ada")
@@ -90,7 +90,7 @@ fn filled(path: &str, call: &Value, job: &Job, client: &str, token: &CreatedToke
     let pairs: Vec<String> = needed
         .map(|parameter| match parameter["name"].as_str().unwrap() {
             "population" => "population=devices".to_owned(),
-            "job" => format!("job={}", job.id),
+            "job" => format!("job={}", job.head.id),
             name => format!("{name}=x"),
         })
         .collect();
@@ -133,10 +133,10 @@ async fn an_operator_of_one_population_sees_and_changes_no_other() {
     let names = |page: Page<Population>| page.items.iter().map(|item| item.name.to_string()).collect::<Vec<_>>();
     assert_eq!(names(me.look("/populations").await.ok()), ["mine"]);
     let jobs: Page<Job> = me.look("/jobs").await.ok();
-    assert_eq!(jobs.items.iter().map(|job| job.id).collect::<Vec<_>>(), [mine.id]);
+    assert_eq!(jobs.items.iter().map(|job| job.head.id).collect::<Vec<_>>(), [mine.head.id]);
     let overview: Overview = me.look("/overview").await.ok();
     assert_eq!((overview.jobs.len(), overview.populations.len()), (1, 1));
-    assert_eq!(overview.jobs[0].job.id, mine.id);
+    assert_eq!(overview.jobs[0].job.head.id, mine.head.id);
     let tokens: Page<Token> = me.look("/tokens").await.ok();
     assert_eq!(tokens.items.iter().map(|token| token.id).collect::<Vec<_>>(), [local.token.id]);
     let log: Page<AuditEntry> = me.look("/audit").await.ok();
@@ -145,20 +145,22 @@ async fn an_operator_of_one_population_sees_and_changes_no_other() {
 
     // What has an id of another population does not exist.
     for path in ["", "/file", "/metrics", "/models", "/models/0", "/rounds", "/rounds/1", "/curve", "/shapes"] {
-        me.look(&format!("/jobs/{}{path}", theirs.id)).await.refused(ProblemType::NotFound);
+        me.look(&format!("/jobs/{}{path}", theirs.head.id)).await.refused(ProblemType::NotFound);
     }
-    for path in
-        [format!("/clients/{client}"), format!("/clients/{client}/assignments"), format!("/events?job={}", theirs.id)]
-    {
+    for path in [
+        format!("/clients/{client}"),
+        format!("/clients/{client}/assignments"),
+        format!("/events?job={}", theirs.head.id),
+    ] {
         me.look(&path).await.refused(ProblemType::NotFound);
     }
     for (method, path) in [
-        (Method::POST, format!("/jobs/{}/pause", theirs.id)),
-        (Method::POST, format!("/jobs/{}/stop", theirs.id)),
-        (Method::PATCH, format!("/jobs/{}", theirs.id)),
-        (Method::DELETE, format!("/jobs/{}", theirs.id)),
-        (Method::PUT, format!("/jobs/{}/models/0/pin", theirs.id)),
-        (Method::PATCH, format!("/jobs/{}/round-policy", theirs.id)),
+        (Method::POST, format!("/jobs/{}/pause", theirs.head.id)),
+        (Method::POST, format!("/jobs/{}/stop", theirs.head.id)),
+        (Method::PATCH, format!("/jobs/{}", theirs.head.id)),
+        (Method::DELETE, format!("/jobs/{}", theirs.head.id)),
+        (Method::PUT, format!("/jobs/{}/models/0/pin", theirs.head.id)),
+        (Method::PATCH, format!("/jobs/{}/round-policy", theirs.head.id)),
         (Method::DELETE, format!("/tokens/{foreign}")),
         (Method::DELETE, format!("/tokens/{whole}")),
     ] {
@@ -189,7 +191,7 @@ async fn an_operator_of_one_population_sees_and_changes_no_other() {
         me.call(Method::POST, path, &body).await.refused(ProblemType::Forbidden);
     }
     // At home everything works.
-    me.call(Method::POST, &format!("/jobs/{}/pause", mine.id), &json!({})).await.value();
+    me.call(Method::POST, &format!("/jobs/{}/pause", mine.head.id), &json!({})).await.value();
     let token = json!({ "kind": "operator", "role": "admin", "population": "mine" });
     me.call(Method::POST, "/tokens", &token).await.value();
     let account = json!({ "name": "eve", "role": "admin", "population": "mine", "password": "correct horse battery" });
@@ -225,7 +227,7 @@ async fn end_of(mut stream: Response) -> String {
 async fn streams_end_with_the_token_that_opened_them() {
     let world = World::start().await;
     let job = world.job(json!({})).await;
-    let paths = ["/feed".to_owned(), format!("/events?job={}&after=1", job.id)];
+    let paths = ["/feed".to_owned(), format!("/events?job={}&after=1", job.head.id)];
     let open = async |path: &str, token: &CreatedToken| {
         let request = world.request(Method::GET, &format!("/operator/v1{path}")).bearer_auth(token.secret.expose());
         let response = request.header("accept", "text/event-stream").send().await.unwrap();
@@ -252,7 +254,7 @@ async fn streams_end_with_the_token_that_opened_them() {
     }
     // The poll was held already, or it came too late: both end it.
     within_reason(poll).await.unwrap().refused(ProblemType::Unauthorized);
-    world.operate(Method::POST, &format!("/jobs/{}/stop", job.id), &json!({})).await.value();
+    world.operate(Method::POST, &format!("/jobs/{}/stop", job.head.id), &json!({})).await.value();
     let mut text = String::new();
     while !text.contains("stopped") {
         let piece = within_reason(going_on.chunk()).await.unwrap().expect("this token works");
@@ -281,6 +283,6 @@ async fn a_feed_of_one_population_tells_nothing_of_others() {
                 .map(|event| event["job"].clone().to_string()),
         );
     }
-    assert_eq!(jobs.into_iter().collect::<Vec<_>>(), [format!("\"{}\"", mine.id)]);
-    assert!(!text.contains(&theirs.id.to_string()["job_".len()..]), "nor in the cursor");
+    assert_eq!(jobs.into_iter().collect::<Vec<_>>(), [format!("\"{}\"", mine.head.id)]);
+    assert!(!text.contains(&theirs.head.id.to_string()["job_".len()..]), "nor in the cursor");
 }

@@ -25,9 +25,9 @@ async fn the_system_tells_its_load_and_its_size() {
     assert_eq!(system.engine, if on_postgres { Engine::Postgres } else { Engine::Sqlite });
     assert_eq!((system.started_at_ms, system.held_clients, system.updates_in_flight), (NOW_MS, 1, 0));
     assert!(system.checkins_per_s > 0.0 && system.db.read_ms_p50.is_some() && system.db.write_ms_p99.is_some());
-    let round = world.round(job.id, 1).await;
-    assert_eq!(system.storage.updates_bytes, round.bytes_up);
-    assert_eq!(system.storage.models_bytes, world.model_file(job.id, 0).await.len() as u64);
+    let round = world.round(job.head.id, 1).await;
+    assert_eq!(system.storage.updates_bytes, round.traffic.bytes_up);
+    assert_eq!(system.storage.models_bytes, world.model_file(job.head.id, 0).await.len() as u64);
     assert!(system.storage.database_bytes.is_some_and(|bytes| bytes > 4_096));
 }
 
@@ -44,10 +44,10 @@ async fn every_change_by_an_operator_is_in_the_audit_log_with_its_token() {
         request.bearer_auth(token.secret.expose()).json(&json!({ "deadline_ms": 99 }))
     };
     for (method, path) in [
-        (Method::POST, format!("/jobs/{}/pause", job.id)),
-        (Method::POST, format!("/jobs/{}/pause", job.id)),
-        (Method::PATCH, format!("/jobs/{}/round-policy", job.id)),
-        (Method::POST, format!("/jobs/{}/stop", job.id)),
+        (Method::POST, format!("/jobs/{}/pause", job.head.id)),
+        (Method::POST, format!("/jobs/{}/pause", job.head.id)),
+        (Method::PATCH, format!("/jobs/{}/round-policy", job.head.id)),
+        (Method::POST, format!("/jobs/{}/stop", job.head.id)),
         (Method::DELETE, format!("/tokens/{}", token.token.id)),
     ] {
         assert!(Answer::to(night(method, path)).await.status < 300);
@@ -71,7 +71,10 @@ async fn every_change_by_an_operator_is_in_the_audit_log_with_its_token() {
     expected.sort_unstable();
     assert_eq!(told, expected, "a pause of a paused job is no change");
     let policy = log.items.iter().find(|entry| entry.action == AuditAction::JobRoundPolicy).unwrap();
-    assert_eq!((policy.subject.clone(), policy.detail.as_deref()), (job.id.to_string(), Some(r#"{"deadline_ms":99}"#)));
+    assert_eq!(
+        (policy.subject.clone(), policy.detail.as_deref()),
+        (job.head.id.to_string(), Some(r#"{"deadline_ms":99}"#))
+    );
     assert_eq!((policy.actor.clone(), policy.at_ms), (token.token.id.to_string(), NOW_MS));
     assert_eq!(policy.population.as_ref().map(Name::as_str), Some("devices"));
     let secrets = [token.secret.expose(), world.operator.clone(), world.enrolment.clone()];
@@ -85,14 +88,14 @@ async fn metrics_are_exported_as_they_are_listed() {
     let world = World::start().await;
     let job = world.job(json!({})).await;
     let device = world.device().await;
-    let path = |format: &str| format!("/jobs/{}/metrics?format={format}", job.id);
+    let path = |format: &str| format!("/jobs/{}/metrics?format={format}", job.head.id);
     assert_eq!(world.look(&path("json")).await.ok::<Vec<Round>>(), []);
     for _ in 0..3 {
         let [work] = world.assign([&device]).await;
         device.contribute(&work, &[0.5; WEIGHTS], 1).await;
         world.drive().await;
     }
-    let listed: Page<Round> = world.look(&format!("/jobs/{}/rounds", job.id)).await.ok();
+    let listed: Page<Round> = world.look(&format!("/jobs/{}/rounds", job.head.id)).await.ok();
     assert_eq!(world.look(&path("json")).await.ok::<Vec<Round>>(), listed.items);
     let csv = world.look(&path("csv")).await;
     assert_eq!(csv.header("content-type"), "text/csv; charset=utf-8");

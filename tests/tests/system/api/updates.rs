@@ -23,7 +23,7 @@ async fn an_update_that_does_not_fit_is_rejected_by_name_and_harms_nobody() {
     let stranger = format!("job_{}", "0".repeat(32));
     for number in 1..=16 {
         let [first, second] = world.assign([&bad, &good]).await;
-        let (this_job, base) = (job.id.to_string(), (number - 1).to_string());
+        let (this_job, base) = (job.head.id.to_string(), (number - 1).to_string());
         let meta = [("format", "tributary-update-1"), ("codec", "f32"), ("job", &*this_job), ("base_version", &*base)];
         let with = |key: &str, value| meta.map(|(name, old)| (name, if name == key { value } else { old }));
         let fit = |w: &[f32], b: &[f32]| bytes_of_tensors(&[("w", w_shape, w), ("b", b_shape, b)], &meta);
@@ -57,16 +57,40 @@ async fn an_update_that_does_not_fit_is_rejected_by_name_and_harms_nobody() {
 
         good.contribute(&second, &STEP, 10).await;
         world.drive().await;
-        let round = world.round(job.id, number).await;
+        let round = world.round(job.head.id, number).await;
         assert_eq!((round.phase, round.reported, round.rejected), (Phase::Committed, 1, 1));
-        let rejected = &world.assignments(job.id, number).await[0];
+        let rejected = &world.assignments(job.head.id, number).await[0];
         assert_eq!((rejected.state, rejected.reason.as_deref()), (AssignmentState::Rejected, Some(&*refused.detail)));
         world.release(&bad).await;
     }
-    let expected: Vec<f32> = world.weights(job.id, 0).await;
-    let after = world.weights(job.id, 16).await;
+    let expected: Vec<f32> = world.weights(job.head.id, 0).await;
+    let after = world.weights(job.head.id, 16).await;
     assert!(after.iter().zip(expected).all(|(after, before)| (after - before - 8.0).abs() < 1e-5));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
+}
+
+/// Goal: a client may keep its training loss to itself, unless the job's rule reads it. Method: one of two updates has
+/// none; the round's mean is that of the other. With q-FedAvg it is refused.
+#[tokio::test]
+async fn a_loss_is_told_or_not_unless_a_rule_reads_it() {
+    let untold = json!({ "weight": 30, "steps": 1, "train_ms": 1 });
+    let world = World::start().await;
+    let job = world.job(json!({ "round": { "updates_goal": 2 } })).await;
+    let [a, b] = world.devices().await;
+    let [first, second] = world.assign([&a, &b]).await;
+    a.put_update(first.id, &untold, delta_file(&first, &STEP)).await.value();
+    b.contribute(&second, &STEP, 10).await;
+    world.drive().await;
+    let round = world.round(job.head.id, 1).await;
+    assert_eq!((round.phase, round.weight, round.training_loss), (Phase::Committed, 40, Some(0.5)));
+    world.check_books(job.head.id).await;
+
+    let world = World::start().await;
+    world.job(json!({ "aggregation": { "combine": { "kind": "q_fedavg", "q": 1.0 } } })).await;
+    let device = world.device().await;
+    let [assignment] = world.assign([&device]).await;
+    let answer = device.put_update(assignment.id, &untold, delta_file(&assignment, &STEP)).await;
+    assert!(answer.refused(ProblemType::UpdateRejected).detail.contains("no training loss"));
 }
 
 #[tokio::test]
@@ -77,8 +101,8 @@ async fn values_and_weights_at_the_caps_are_taken() {
     let [assignment] = world.assign([&device]).await;
     device.contribute(&assignment, &[8.0, -8.0, 0.0, -0.0, f32::MIN_POSITIVE, 8.0], 1_000).await;
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -92,13 +116,13 @@ async fn the_same_update_twice_gets_the_same_answer_and_counts_once() {
     assert_eq!(send().await.value(), answer);
     let status: AssignmentStatus = a.status(first.id).await.ok();
     assert!(status.reported, "the client can learn that its update arrived");
-    assert_eq!(world.round(job.id, 1).await.reported, 1);
+    assert_eq!(world.round(job.head.id, 1).await.reported, 1);
     b.contribute(&second, &STEP, 30).await;
     world.drive().await;
     assert_eq!(send().await.value(), answer, "after the commit too");
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reported, round.weight), (Phase::Committed, 2, 40));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -111,13 +135,13 @@ async fn another_update_for_the_same_assignment_is_a_conflict() {
     let other = delta_file(&first, &[7.0; WEIGHTS]);
     a.put_update(first.id, &figures(10), other.clone()).await.refused(ProblemType::UpdateConflict);
     a.put_update(first.id, &figures(10), b"damaged".to_vec()).await.refused(ProblemType::UpdateConflict);
-    let before = world.weights(job.id, 0).await;
+    let before = world.weights(job.head.id, 0).await;
     b.contribute(&second, &STEP, 10).await;
     world.drive().await;
     a.put_update(first.id, &figures(10), other).await.refused(ProblemType::UpdateConflict);
     let expected: Vec<f32> = before.iter().map(|weight| weight + 0.5).collect();
-    assert_eq!(world.weights(job.id, 1).await, expected, "the first update is the one that counts");
-    world.check_books(job.id).await;
+    assert_eq!(world.weights(job.head.id, 1).await, expected, "the first update is the one that counts");
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -137,6 +161,6 @@ async fn an_assignment_of_somebody_else_is_forbidden_and_an_unknown_one_not_foun
     owner.put_update(unknown, &figures(10), body).await.refused(ProblemType::NotFound);
     owner.contribute(&assignment, &STEP, 10).await;
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    world.check_books(job.head.id).await;
 }

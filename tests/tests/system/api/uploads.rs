@@ -41,12 +41,12 @@ async fn a_body_that_breaks_off_leaves_the_assignment_open_to_be_sent_again() {
         let _ = within_reason(connection.read_to_end(&mut answer)).await;
         let answer = String::from_utf8_lossy(&answer).into_owned();
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
-        assert_eq!(world.assignments(job.id, 1).await[0].state, AssignmentState::Assigned, "{sent_bytes} bytes");
+        assert_eq!(world.assignments(job.head.id, 1).await[0].state, AssignmentState::Assigned, "{sent_bytes} bytes");
     }
     device.contribute(&assignment, &STEP, 10).await;
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -71,15 +71,15 @@ async fn an_oversized_body_is_refused_unread_or_as_soon_as_it_is_too_long() {
     let chunks = futures_util::stream::iter((0..20).map(|_| Ok::<_, std::io::Error>(Bytes::from(vec![b' '; 1000]))));
     Answer::to(put().body(reqwest::Body::wrap_stream(chunks))).await.refused(ProblemType::TooLarge);
 
-    assert_eq!(world.assignments(job.id, 1).await[0].state, AssignmentState::Assigned);
+    assert_eq!(world.assignments(job.head.id, 1).await[0].state, AssignmentState::Assigned);
     let pieces =
         delta_file(&assignment, &STEP).into_iter().map(|byte| Ok::<_, std::io::Error>(Bytes::from(vec![byte])));
     let pieces: Vec<_> = pieces.collect();
     let whole = put().body(reqwest::Body::wrap_stream(futures_util::stream::iter(pieces)));
     Answer::to(whole).await.value();
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed, "one byte at a time is as good as at once");
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed, "one byte at a time is as good as at once");
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -95,8 +95,8 @@ async fn an_upload_that_stalls_ends_at_the_deadline() {
     let mut status = [0; 12];
     within_reason(connection.read_exact(&mut status)).await.unwrap();
     assert_eq!(&status, b"HTTP/1.1 410");
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    world.check_books(job.head.id).await;
 }
 
 /// A stop must not wait for a client that stopped sending: the update can be sent again after the restart.
@@ -114,6 +114,6 @@ async fn an_upload_that_stalls_does_not_hold_up_a_stop() {
     world.restart().await;
     device.contribute(&assignment, &STEP, 10).await;
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    world.check_books(job.head.id).await;
 }

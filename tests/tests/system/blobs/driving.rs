@@ -32,7 +32,7 @@ async fn stop(world: &World, tasks: [JoinHandle<()>; 2]) {
 /// A job for clients with the attribute `job = <name>`, and such a client.
 async fn job(world: &World, name: &str) -> (JobId, Device) {
     let changes = json!({ "name": name, "eligibility": { "attributes": { "job": name } } });
-    (world.job(changes).await.id, world.device().await.with("job", name))
+    (world.job(changes).await.head.id, world.device().await.with("job", name))
 }
 
 /// Waits for something that the coordinator does by itself.
@@ -46,7 +46,7 @@ async fn until(mut happened: impl AsyncFnMut() -> bool) {
 }
 
 async fn until_version(world: &World, job: JobId, version: u32) {
-    until(async || world.job_now(job).await.model_version == Some(version)).await;
+    until(async || world.job_now(job).await.head.model_version == Some(version)).await;
 }
 
 /// Waits until the device is drawn, then sends an update.
@@ -95,7 +95,7 @@ async fn a_commit_that_blocks_delays_no_other_job() {
         })
         .await;
     }
-    assert_eq!(world.job_now(blocked).await.model_version, Some(0));
+    assert_eq!(world.job_now(blocked).await.head.model_version, Some(0));
     assert_eq!(faulty.struck(), 1, "one attempt, which still waits");
     faulty.set(Fault::None);
     until_version(&world, blocked, 1).await;

@@ -47,7 +47,7 @@ async fn what_the_store_cannot_do_now_is_asked_for_again_and_counts_once() {
     world.drive().await;
     let [work] = world.assign([&device]).await;
     faulty.set(Fault::Refuses(Call::Get));
-    let path = format!("/jobs/{}/models/0", job.id);
+    let path = format!("/jobs/{}/models/0", job.head.id);
     let refused = Answer::to(device.request(Method::GET, &path)).await.refused(ProblemType::Unavailable);
     assert!(refused.retry_after_ms.is_some());
 
@@ -68,16 +68,16 @@ async fn what_the_store_cannot_do_now_is_asked_for_again_and_counts_once() {
         world.restart().await;
         faulty.set(fault);
         world.app().driver().run_once().await.unwrap_err();
-        assert_eq!(world.round(job.id, 1).await.phase, Phase::Aggregating);
+        assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Aggregating);
     }
     // Updates that cannot be deleted do not hold the round up.
     faulty.set(Fault::Refuses(Call::Delete));
     world.drive().await;
     assert_eq!(counts(&store).await, (1, 2), "an orphan is left");
     faulty.set(Fault::None);
-    let expected: Vec<f32> = world.weights(job.id, 0).await.iter().map(|value| value + 0.5).collect();
-    assert_eq!(world.weights(job.id, 1).await, expected);
-    world.check_books(job.id).await;
+    let expected: Vec<f32> = world.weights(job.head.id, 0).await.iter().map(|value| value + 0.5).collect();
+    assert_eq!(world.weights(job.head.id, 1).await, expected);
+    world.check_books(job.head.id).await;
 }
 
 /// The round says why it was abandoned, instead of trying again for ever; its job goes on.
@@ -101,11 +101,11 @@ async fn a_damaged_body_is_noticed_and_not_counted() {
             _ => store.objects.delete(update).await.unwrap(),
         }
         world.drive().await;
-        let round = world.round(job.id, 1).await;
+        let round = world.round(job.head.id, 1).await;
         assert_eq!((round.phase, round.reason), (Phase::Abandoned, Some(AbandonReason::Fault)), "damage {damage}");
-        let job: Job = world.look(&format!("/jobs/{}", job.id)).await.ok();
-        assert_eq!(job.model_version, Some(0));
-        world.check_books(job.id).await;
+        let job: Job = world.look(&format!("/jobs/{}", job.head.id)).await.ok();
+        assert_eq!(job.head.model_version, Some(0));
+        world.check_books(job.head.id).await;
     }
 }
 
@@ -138,7 +138,7 @@ async fn a_store_that_does_not_answer_is_given_up_in_time() {
     faulty.set(Fault::None);
     let job = world.job(json!({})).await;
     faulty.set(Fault::Silent(Call::Get));
-    world.look(&format!("/jobs/{}/models/0", job.id)).await.refused(ProblemType::Unavailable);
+    world.look(&format!("/jobs/{}/models/0", job.head.id)).await.refused(ProblemType::Unavailable);
     faulty.set(Fault::Silent(Call::Delete));
     // The name is taken, so the model that was put for it is deleted, in vain.
     world.create_job(&job_file(&json!({}))).await.refused(ProblemType::NameTaken);
@@ -160,16 +160,16 @@ async fn play(fault: Fault) -> (Vec<f32>, usize) {
     let device = world.device().await;
     world.drive().await;
     let [work] = world.assign([&device]).await;
-    let path = format!("/jobs/{}/models/0", job.id);
+    let path = format!("/jobs/{}/models/0", job.head.id);
     while Answer::to(device.request(Method::GET, &path)).await.status != 200 {}
     while device.put_update(work.id, &figures(3), delta_file(&work, &[0.5; WEIGHTS])).await.status == 503 {}
     world.restart().await;
     while world.app().driver().run_once().await.is_err() {}
     let calls = faulty.calls();
     faulty.set(Fault::None);
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    world.check_books(job.id).await;
-    let (first, second) = (world.weights(job.id, 0).await, world.weights(job.id, 1).await);
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    world.check_books(job.head.id).await;
+    let (first, second) = (world.weights(job.head.id, 0).await, world.weights(job.head.id, 1).await);
     (second.iter().zip(first).map(|(second, first)| second - first).collect(), calls)
 }
 

@@ -34,8 +34,8 @@ pub(super) async fn play(store: Option<OpenedStore>) -> Vec<u8> {
             assert_eq!(counts(store).await, (0, number as usize + 1), "updates are deleted with their round");
         }
     }
-    world.check_books(job.id).await;
-    world.model_file(job.id, 2).await
+    world.check_books(job.head.id).await;
+    world.model_file(job.head.id, 2).await
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ pub(super) async fn read_large_model(store: Option<OpenedStore>) {
     let names = ["a", "b", "c", "d"];
     let parameters = names.map(|name| json!({ "name": name, "shape": [VALUES] }));
     let job = world.job(json!({ "model": { "parameters": parameters }, "initial_model": "upload" })).await;
-    let path = format!("/jobs/{}/models/0", job.id);
+    let path = format!("/jobs/{}/models/0", job.head.id);
     let values: Vec<Vec<f32>> =
         (0..4).map(|tensor| (0..VALUES).map(|index| (tensor * VALUES + index) as f32).collect()).collect();
     let tensor = |index: usize| (names[index], &[VALUES][..], values[index].as_slice());
@@ -68,7 +68,7 @@ pub(super) async fn read_large_model(store: Option<OpenedStore>) {
     assert_eq!(left(&world).await, (0, 0), "nor of the upload, once the model is made of it");
 
     let file = bytes_of_tensors(&[0, 1, 2, 3].map(tensor), &[("format", "pt")]);
-    assert!(world.model_file(job.id, 0).await == file);
+    assert!(world.model_file(job.head.id, 0).await == file);
     for range in [0..10, (1 << 20) - 3..(1 << 20) + 3, 5..file.len() - 5, file.len() - 1..file.len()] {
         let header = format!("bytes={}-{}", range.start, range.end - 1);
         let answer = Answer::to(world.operator_request(Method::GET, &path).header("range", header)).await;
@@ -91,9 +91,9 @@ async fn a_part_that_somebody_holds_is_not_read_again() {
     let (store, opened) = faulty();
     let world = World::start_with_blobs(Some(opened)).await;
     let job = world.job(json!({})).await;
-    let file = world.model_file(job.id, 0).await;
+    let file = world.model_file(job.head.id, 0).await;
     let (app, bytes) = (world.app(), file.len() as u64);
-    let body = app.blobs.find(&app.db, model_key(job.id, 0), bytes).await.unwrap();
+    let body = app.blobs.find(&app.db, model_key(job.head.id, 0), bytes).await.unwrap();
     let read = async |from: u64, to: u64| {
         let data = app.models.shared_chunks.chunk(&app.blobs, &app.db, &body, from..to).await.unwrap().unwrap();
         assert!(data[..] == file[from as usize..to as usize], "{from}..{to}");
@@ -122,7 +122,7 @@ async fn a_store_can_be_added_later_but_not_left_out() {
     world.resume().await;
     world.job(json!({ "name": "after" })).await;
     assert_eq!(counts(&store).await, (0, 1));
-    assert_eq!(world.weights(before.id, 0).await.len(), WEIGHTS);
+    assert_eq!(world.weights(before.head.id, 0).await.len(), WEIGHTS);
     world.stop().await;
 
     let config = Config { database: world.database().into(), ..Config::default() };

@@ -53,8 +53,8 @@ async fn old_orphans_go_and_young_ones_and_bodies_in_use_stay() {
     // The update that was in use counts, and goes with its round.
     world.drive().await;
     assert_eq!(swept(&world, i64::MAX).await.unwrap(), Swept { objects: 2, orphans: 0 });
-    let expected: Vec<f32> = world.weights(job.id, 0).await.iter().map(|value| value + 0.5).collect();
-    assert_eq!(world.weights(job.id, 1).await, expected);
+    let expected: Vec<f32> = world.weights(job.head.id, 0).await.iter().map(|value| value + 0.5).collect();
+    assert_eq!(world.weights(job.head.id, 1).await, expected);
 }
 
 #[tokio::test]

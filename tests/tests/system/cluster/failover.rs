@@ -100,7 +100,7 @@ async fn when_the_driver_dies_in_mid_round_another_one_takes_over_within_the_lea
     let Some(database) = postgres().await else { return };
     let world = World::start_on(database.clone()).await;
     let policy = json!({ "updates_goal": CLIENTS, "updates_min": CLIENTS, "deadline_ms": 120_000 });
-    let job = world.job(json!({ "round": policy, "stop": { "rounds": ROUNDS } })).await.id;
+    let job = world.job(json!({ "round": policy, "stop": { "rounds": ROUNDS } })).await.head.id;
     let mut nodes = Vec::new();
     for name in ["first", "second", "third"] {
         nodes.push(Node::start(name, &database.url, LEASE).await);
@@ -155,7 +155,10 @@ async fn when_the_driver_dies_in_mid_round_another_one_takes_over_within_the_lea
 /// Every round has all updates once; counters, events and models agree.
 async fn check_result(world: &World, job: JobId) {
     let now = world.job_now(job).await;
-    assert_eq!((now.state, now.rounds_opened, now.rounds_committed), (JobState::Completed, ROUNDS, ROUNDS));
+    assert_eq!(
+        (now.head.state, now.head.rounds_opened, now.head.rounds_committed),
+        (JobState::Completed, ROUNDS, ROUNDS)
+    );
     let weights: f64 = (0..CLIENTS).map(|client| weight(client) as f64).sum();
     let mut before = world.weights(job, 0).await;
     for version in 1..=ROUNDS {

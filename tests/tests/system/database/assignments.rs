@@ -6,11 +6,12 @@ use tributary_protocol::metrics::Metrics;
 use tributary_protocol::operator::{Assignment, Round};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::AssignmentState;
-use tributary_server::db::{Db, DbError, NewAssignment, ObjectRow, Report, Text, Times, Tx};
-use tributary_server::metrics::Traffic;
+use tributary_protocol::traffic::Traffic;
+use tributary_server::db::{Db, DbError, NewAssignment, ObjectRow, Report, Times, Tx};
 
 use super::stored::{
     assigned, assignment_id, client_id, evaluation, knows_object, population, report, start_round, traffic, training,
+    updates,
 };
 
 pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) {
@@ -63,7 +64,7 @@ pub(super) async fn a_report_is_accepted_once(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     start_round(&mut tx, training(1), 3).await;
     let id = assigned(training(1), 2);
-    let told = report(1 << 40, -0.5, Some(0.25));
+    let told = report(1 << 20, -0.5, Some(0.25));
     assert!(tx.accept_report(id, &told, 50).await.unwrap().is_some());
     assert!(tx.accept_report(id, &report(1, 1.0, None), 51).await.unwrap().is_none());
     assert!(tx.end_assignment(id, AssignmentState::Expired, None, traffic(0, 0), 52).await.unwrap().is_none());
@@ -75,9 +76,9 @@ pub(super) async fn a_report_is_accepted_once(db: &Db) {
         .await
         .unwrap()
         .iter()
-        .map(|row| (row.id, row.weight, row.loss, row.report_sha256.map(|Text(hash)| hash), row.number))
+        .map(|row| (row.id, row.figures().unwrap(), row.sha256().unwrap(), row.number))
         .collect();
-    assert_eq!(reported, [(id, Some(1 << 40), Some(-0.5), Some(told.sha256), 2)]);
+    assert_eq!(reported, [(id, told.figures, told.sha256, 2)]);
     let working: Vec<_> = tx.working_assignments(training(1)).await.unwrap().iter().map(|row| row.id).collect();
     assert_eq!(working, [assigned(training(1), 1), assigned(training(1), 3)]);
     assert!(tx.accepted_updates(evaluation(1)).await.unwrap().is_empty());
@@ -152,10 +153,7 @@ pub(super) async fn assignments_are_listed_by_client_number(db: &Db) {
         work_ms: Some(12),
         update_norm: Some(0.5),
         cosine: None,
-        bytes_up: 7,
-        bytes_down: 9,
-        raw_bytes_up: 7,
-        raw_bytes_down: 9,
+        traffic: traffic(7, 9),
         shape: "cadtu+".to_owned(),
         attributes: Attributes::default(),
     };
@@ -200,13 +198,13 @@ pub(super) async fn bytes_of_broken_uploads_are_counted_once(db: &Db) {
     let id = assigned(training(1), 1);
     assert_eq!(tx.count_upload(id, training(1), 100, true).await.unwrap(), 1);
     assert_eq!(tx.count_upload(id, training(1), 0, false).await.unwrap(), 1, "not every body is an attempt");
-    assert_eq!(Round::from(tx.round(training(1)).await.unwrap().unwrap()).bytes_up, 0, "counted when it ends");
+    assert_eq!(Round::from(tx.round(training(1)).await.unwrap().unwrap()).traffic.bytes_up, 0, "counted when it ends");
     let ended = tx.end_assignment(id, AssignmentState::Failed, None, traffic(0, 5), 50).await.unwrap().unwrap();
     assert_eq!(ended, Traffic { bytes_up: 100, ..traffic(0, 5) });
-    tx.count_ended(training(1), AssignmentState::Failed, 1, 0, ended).await.unwrap();
+    tx.count_ended(training(1), AssignmentState::Failed, updates(1, 0), ended).await.unwrap();
     assert_eq!(tx.count_upload(id, training(1), 11, true).await.unwrap(), 2);
-    assert_eq!(Round::from(tx.round(training(1)).await.unwrap().unwrap()).bytes_up, 111);
-    assert_eq!(tx.assignments(training(1), None, 0, 1).await.unwrap()[0].bytes_up, 111);
+    assert_eq!(Round::from(tx.round(training(1)).await.unwrap().unwrap()).traffic.bytes_up, 111);
+    assert_eq!(tx.assignments(training(1), None, 0, 1).await.unwrap()[0].traffic.bytes_up, 111);
 }
 
 async fn times(tx: &mut Tx, client: u64) -> (Option<i64>, Option<i64>, Option<u64>) {

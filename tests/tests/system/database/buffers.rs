@@ -6,7 +6,7 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::state::AssignmentState;
 use tributary_server::db::{Db, DbError, NewAssignment, NewRound, RoundKey, Tx};
 
-use super::stored::{OPENING, POLICY, assignment_id, client_id, population, report, traffic, training};
+use super::stored::{OPENING, POLICY, assignment_id, client_id, population, report, traffic, training, updates};
 
 /// Opens a buffer of two for so many clients at work.
 pub(super) async fn open(tx: &mut Tx, number: u32) -> RoundKey {
@@ -46,7 +46,7 @@ pub(super) async fn open_assignments_move_on_and_keep_what_they_are(db: &Db) {
     let open_work = OpenWork { ends_at_ms: 800, begins_at_ms: 60 - 740 };
     assert_eq!(tx.open_work(first.job).await.unwrap(), Some(open_work));
     assert!(tx.accept_report(assignment_id(1), &report(10, 0.5, None), 70).await.unwrap().is_some());
-    tx.count_ended(first, AssignmentState::Reported, 1, 10, traffic(0, 0)).await.unwrap();
+    tx.count_ended(first, AssignmentState::Reported, updates(1, 10), traffic(0, 0)).await.unwrap();
     assert_eq!(counts(&mut tx, first).await, (2, 1, 1));
     assert!(tx.close_round(first, 80).await.unwrap());
     assert!(!tx.draw_into(first, 2, 1).await.unwrap(), "a closed buffer draws nobody");
@@ -91,7 +91,7 @@ pub(super) async fn staleness_is_counted_over_rounds(db: &Db) {
     }
     let second = open(&mut tx, 2).await;
     assert!(tx.accept_report(assignment_id(3), &report(30, 0.5, None), 70).await.unwrap().is_some());
-    tx.count_ended(second, AssignmentState::Reported, 1, 30, traffic(0, 0)).await.unwrap();
+    tx.count_ended(second, AssignmentState::Reported, updates(1, 30), traffic(0, 0)).await.unwrap();
     tx.count_staleness(second, 1, 2.5).await.unwrap();
     let count = |staleness, updates, examples| StalenessCount { staleness, updates, examples };
     let counts = tx.staleness_counts(first.job, 1..=2).await.unwrap();

@@ -10,13 +10,14 @@ use tributary_server::db::{Db, EvaluationSummary, JobTotals, Measured, NewAudit,
 
 use super::stored::{
     assigned, client_id, evaluation, job_id, name, population, report, start_round, store_job, traffic, training,
+    updates,
 };
 
 /// A round of one client that reports this and closes.
 async fn committed(tx: &mut Tx, key: RoundKey, loss: f64) {
     start_round(tx, key, 1).await;
     assert!(tx.accept_report(assigned(key, 1), &report(10, loss, None), 52).await.unwrap().is_some());
-    tx.count_ended(key, AssignmentState::Reported, 1, 10, traffic(7, 9)).await.unwrap();
+    tx.count_ended(key, AssignmentState::Reported, updates(1, 10), traffic(7, 9)).await.unwrap();
     assert!(tx.close_round(key, 53).await.unwrap());
     assert!(tx.commit_round(key, 54).await.unwrap());
 }

@@ -4,9 +4,9 @@ use tributary_engine::round::Candidate;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::operator::Node;
 use tributary_protocol::state::{AssignmentState, JobState, NodeState};
+use tributary_protocol::traffic::Traffic;
 use tributary_protocol::update::CodecName;
 use tributary_server::db::Db;
-use tributary_server::metrics::Traffic;
 
 use super::stored::{assigned, client_id, job_id, name, population, start_round, store_job, traffic, training};
 

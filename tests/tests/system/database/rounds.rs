@@ -6,7 +6,7 @@ use tributary_protocol::state::{AbandonReason, AssignmentState, Phase};
 use tributary_server::db::{Db, DbError, NewRound, RoundFilter, RoundKey, RoundStatistics};
 
 use super::stored::{
-    OPENING, POLICY, assigned, evaluation, job_id, population, report, start_round, traffic, training,
+    OPENING, POLICY, assigned, evaluation, job_id, population, report, start_round, traffic, training, updates,
 };
 
 fn new(key: RoundKey) -> NewRound {
@@ -61,7 +61,7 @@ pub(super) async fn rounds_are_sorted_by_their_figures(db: &Db) {
     // Opened at 30: round 1 loses two of three clients and ends at 100, round 2 ends at 40, round 3 stays open, round 4
     // ends at 100.
     start_round(&mut tx, training(1), 3).await;
-    tx.count_ended(training(1), AssignmentState::Failed, 2, 0, traffic(7, 0)).await.unwrap();
+    tx.count_ended(training(1), AssignmentState::Failed, updates(2, 0), traffic(7, 0)).await.unwrap();
     for number in 2..=4 {
         tx.insert_round(&new(training(number)), 30).await.unwrap();
     }
@@ -179,14 +179,14 @@ pub(super) async fn ends_are_counted_by_state(db: &Db) {
         (AssignmentState::Failed, 3),
         (AssignmentState::Expired, 4),
     ] {
-        tx.count_ended(key, state, count, 10, traffic(100, 1_000)).await.unwrap();
+        tx.count_ended(key, state, updates(count, 10), traffic(100, 1_000)).await.unwrap();
     }
     let row = tx.round(key).await.unwrap().unwrap();
     assert_eq!(row.working(), 0);
     let round = Round::from(row);
     assert_eq!((round.reported, round.rejected, round.failed, round.expired), (1, 2, 3, 4));
-    assert_eq!((round.weight, round.bytes_up, round.bytes_down), (40, 400, 4_000));
-    assert_eq!((round.raw_bytes_up, round.raw_bytes_down), (400, 4_000));
+    assert_eq!((round.weight, round.traffic.bytes_up, round.traffic.bytes_down), (40, 400, 4_000));
+    assert_eq!((round.traffic.raw_bytes_up, round.traffic.raw_bytes_down), (400, 4_000));
 }
 
 pub(super) async fn evaluations_are_weighted_means(db: &Db) {

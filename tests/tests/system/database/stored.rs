@@ -3,16 +3,19 @@
 use serde_json::json;
 use tributary_engine::round::{Opening, TaskPolicy, Tempo, Term};
 use tributary_protocol::device::Attributes;
+use tributary_protocol::figures::Figures;
+use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId, Name, TokenId};
 use tributary_protocol::job_file::JobFile;
+use tributary_protocol::metrics::Metrics;
 use tributary_protocol::operator::Token;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{JobState, Role, Task, TokenKind};
+use tributary_protocol::traffic::Traffic;
 use tributary_server::db::{
     ClientRow, Db, Json, NewAssignment, NewJob, NewRound, ObjectRow, Report, RoundKey, Times, Tx,
 };
-use tributary_server::metrics::Traffic;
 
 use crate::support::job_file;
 
@@ -142,20 +145,27 @@ pub(super) fn assigned(key: RoundKey, client: u8) -> AssignmentId {
     assignment_id(base + 10 * u8::try_from(key.number).unwrap() + client)
 }
 
-pub(super) fn report(weight: u64, loss: f64, accuracy: Option<f64>) -> Report {
+pub(super) fn report(examples: u32, loss: f64, accuracy: Option<f64>) -> Report {
     Report {
-        weight,
-        loss,
+        figures: Figures {
+            contribution: updates(1, examples),
+            loss: Some(loss),
+            norm: Some(0.5),
+            steps: 3,
+            metrics: Metrics::new(),
+        },
         accuracy,
-        steps: 3,
         work_ms: 12,
-        metrics: tributary_protocol::metrics::Metrics::new(),
         classes: None,
-        update_norm: Some(0.5),
         sha256: Sha256Hash::of(b"report"),
         traffic: traffic(7, 9),
         times: Times::default(),
     }
+}
+
+/// So many updates of these examples together.
+pub(super) fn updates(updates: u32, examples: u32) -> Contribution {
+    Contribution { weight: Weight::examples(examples), updates }
 }
 
 /// Bytes of plain files.

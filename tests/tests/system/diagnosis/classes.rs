@@ -38,12 +38,12 @@ async fn a_class_that_is_too_slow_for_every_round_is_named_first() {
     assert!(shut_out.counted_rate_high < 0.4, "{shut_out:?}");
     assert_eq!(classes[1].work_ms_p50, Some(12));
 
-    let health = world.job_now(job.id).await.health.unwrap();
+    let health = world.job_now(job.head.id).await.health.unwrap();
     assert_eq!((health.severity, health.kind), (Severity::Warning, HealthKind::ClassShutOut));
     assert_eq!(health.text, "1 client of ram=2 was drawn 8 times, and no update of theirs counted");
     let overview = world.look("/overview").await.value();
     assert_eq!(overview["jobs"][0]["health"]["kind"], "class_shut_out");
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// The counters of an open round, in every answer that has them.
@@ -57,7 +57,7 @@ async fn the_counters_of_an_open_round_add_up_to_its_cohort() {
     devices[1].fail(work[1].id, "no_data").await.value();
     let overview = world.look("/overview").await.value();
     let open = &overview["jobs"][0]["open_rounds"][0];
-    let listed = world.look(&format!("/jobs/{}/rounds", job.id)).await.value();
+    let listed = world.look(&format!("/jobs/{}/rounds", job.head.id)).await.value();
     for round in [open, &listed["items"][0]] {
         let of = |name: &str| round[name].as_u64().unwrap();
         let sum: u64 = ["assigned", "reported", "rejected", "failed", "expired"].iter().map(|name| of(name)).sum();

@@ -25,23 +25,23 @@ async fn evaluations_without_an_evaluator_do_not_pile_up_and_say_whom_they_want(
         let evaluations = open.iter().filter(|round| round["task"] == "evaluate").count();
         assert_eq!(evaluations, 1, "after round {round}");
     }
-    let rounds: Page<Round> = world.look(&format!("/jobs/{}/rounds?task=evaluate", job.id)).await.ok();
+    let rounds: Page<Round> = world.look(&format!("/jobs/{}/rounds?task=evaluate", job.head.id)).await.ok();
     let ends: Vec<_> = rounds.items.iter().map(|round| (round.number, round.phase, round.reason)).collect();
     let superseded = (1, Phase::Abandoned, Some(AbandonReason::Superseded));
     assert_eq!(ends, [superseded, (ROUNDS, Phase::Selecting, None)], "the first waited, the last takes its place");
 
     let wants = "0 of 1 enrolled clients have evaluator=nobody";
-    let now = world.job_now(job.id).await;
+    let now = world.job_now(job.head.id).await;
     let health = now.health.unwrap();
-    assert_eq!((now.state, health.severity), (JobState::Running, Severity::Warning));
+    assert_eq!((now.head.state, health.severity), (JobState::Running, Severity::Warning));
     assert_eq!(health.kind, HealthKind::WaitingForEvaluators);
     let begins = "trained; waits for its last evaluation: the evaluation of round 8 has 0 of the 1 evaluator it needs";
     assert!(health.text.starts_with(begins) && health.text.ends_with(wants), "{}", health.text);
     assert!(health.remedy.unwrap().contains("evaluator=nobody"));
-    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/8?task=evaluate", job.id)).await.ok();
+    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/8?task=evaluate", job.head.id)).await.ok();
     assert!(detail.explanation.contains(wants), "{}", detail.explanation);
 
     world.pass_ms(20_000).await;
-    assert_eq!(world.job_now(job.id).await.state, JobState::Completed, "it does not wait for ever");
-    world.check_books(job.id).await;
+    assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Completed, "it does not wait for ever");
+    world.check_books(job.head.id).await;
 }

@@ -19,7 +19,7 @@ async fn a_job_that_finds_no_clients_says_how_many_it_wants_and_then_that_it_is_
     let _waiting = device.wait();
     world.until_waiting(1).await;
     world.drive().await;
-    let health = world.job_now(job.id).await.health.unwrap();
+    let health = world.job_now(job.head.id).await.health.unwrap();
     assert_eq!((health.severity, health.kind), (Severity::Warning, HealthKind::WaitingForClients));
     assert_eq!(
         health.text,

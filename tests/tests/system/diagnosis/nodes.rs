@@ -36,20 +36,20 @@ async fn a_dead_coordinator_is_dead_on_screen_when_its_lease_is_over_and_the_tak
     };
     silent(7_000).await;
     assert_eq!(nodes(&north).await, [("one".to_owned(), NodeState::Late), alive("other")]);
-    let path = format!("/jobs/{}/rounds/1", job.id);
+    let path = format!("/jobs/{}/rounds/1", job.head.id);
     let detail: RoundDetail = north.look(&path).await.ok();
     assert_eq!(
         detail.explanation,
         "Round 1 waits for a coordinator: one was last seen 7 s ago, and another coordinator takes over in 3 s."
     );
-    let health = north.job_now(job.id).await.health.unwrap();
+    let health = north.job_now(job.head.id).await.health.unwrap();
     assert_eq!((health.severity, health.kind), (Severity::Trouble, HealthKind::NoDriver));
     south.hand.advance_ms(3_000);
     assert_eq!(nodes(&north).await[0], ("one".to_owned(), NodeState::Dead), "at the end of its lease");
 
     north.drive().await;
     let took_over = "other took over from one, 10 s after its last sign of life";
-    let events: Page<Event> = north.look(&format!("/events?job={}&limit=1000", job.id)).await.ok();
+    let events: Page<Event> = north.look(&format!("/events?job={}&limit=1000", job.head.id)).await.ok();
     let told: Vec<_> = events.items.iter().filter(|event| event.became == "taken_over").collect();
     assert_eq!((told.len(), told[0].cause.as_deref(), told[0].round), (1, Some(took_over), None));
     let audit: Page<AuditEntry> = north.look("/audit").await.ok();
@@ -60,11 +60,11 @@ async fn a_dead_coordinator_is_dead_on_screen_when_its_lease_is_over_and_the_tak
         detail.explanation,
         "Round 1 took 10 s: 10 s of it without a coordinator, until other took over from one."
     );
-    assert_ne!(north.job_now(job.id).await.health.unwrap().kind, HealthKind::NoDriver);
+    assert_ne!(north.job_now(job.head.id).await.health.unwrap().kind, HealthKind::NoDriver);
 
     silent(20_000).await;
     assert_eq!(nodes(&north).await[0], ("one".to_owned(), NodeState::Dead), "it stays in the list");
     silent(DAY_MS).await;
     assert_eq!(nodes(&north).await, [alive("other")]);
-    north.check_books(job.id).await;
+    north.check_books(job.head.id).await;
 }

@@ -79,7 +79,7 @@ async fn three_abandoned_rounds_in_a_row_are_one_notification_that_survives_a_re
     let taken = webhook.taken.lock().unwrap().clone();
     let [(body, seconds)] = &taken[..] else { panic!("{taken:?}") };
     assert_eq!((&body["kind"], &body["job"]["name"]), (&json!("rounds_abandoned"), &json!("steps")));
-    assert_eq!(body["job"]["id"], json!(job.id));
+    assert_eq!(body["job"]["id"], json!(job.head.id));
     assert_eq!(body["text"], "3 rounds of steps were abandoned in a row, the last because of selection_timeout");
     assert!(body["id"].as_str().unwrap().starts_with("notice_"), "a receiver recognises repetitions");
     assert!(seconds.parse::<i64>().unwrap() * 1_000 > NOW_MS, "signed when it was sent");

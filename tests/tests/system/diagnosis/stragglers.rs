@@ -42,7 +42,7 @@ async fn a_straggler_finished_late_or_stopped_or_never_came_back_and_spares_are_
     // What was said once stays so.
     stops.status(work[3].id).await.refused(ProblemType::AssignmentClosed);
 
-    let told = world.assignments(job.id, 1).await;
+    let told = world.assignments(job.head.id, 1).await;
     let told = |index: usize| {
         let of: &operator::Assignment = &told[index];
         (of.state, of.straggler, of.spare, of.explanation.clone(), of.shape.clone())
@@ -56,20 +56,20 @@ async fn a_straggler_finished_late_or_stopped_or_never_came_back_and_spares_are_
     let words = Some("never came back".to_owned());
     assert_eq!(told(4), (expired, Some(Straggler::NotBack), false, words, "ca.".into()));
 
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.reported, round.expired, round.spare), (2, 3, 3));
     assert_eq!(round.saved_ms, 60_000 - 1_400, "the time that one of them did not compute");
-    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1", job.id)).await.ok();
+    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1", job.head.id)).await.ok();
     assert!(detail.explanation.ends_with("; 3 spares were not needed."), "{}", detail.explanation);
 
     let path = "/clients?population=devices&order=drop_rate";
     let clients: Page<operator::Client> = world.look(path).await.ok();
     let dropped: Vec<_> = clients.items.iter().map(|client| (client.number, client.expired, client.spare)).collect();
     assert_eq!(dropped, [(5, 1, 0), (1, 0, 0), (2, 0, 0), (3, 1, 1), (4, 1, 1)], "only the dead one was dropped");
-    let events: Page<Event> = world.look(&format!("/events?job={}&limit=1000", job.id)).await.ok();
+    let events: Page<Event> = world.look(&format!("/events?job={}&limit=1000", job.head.id)).await.ok();
     let became = |word: &str| events.items.iter().filter(|event| event.became == word).count();
     assert_eq!((became("late"), became("stopped")), (1, 1));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -83,12 +83,12 @@ async fn at_the_deadline_stragglers_are_losses_and_one_that_stops_by_its_own_clo
     world.hand.advance_ms(10_000);
     stops.status(work[1].id).await.refused(ProblemType::AssignmentClosed);
     world.drive().await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.reported, round.expired, round.spare, round.saved_ms), (1, 2, 0, 0));
-    let told: Vec<_> = world.assignments(job.id, 1).await.into_iter().map(|of| of.explanation).collect();
+    let told: Vec<_> = world.assignments(job.head.id, 1).await.into_iter().map(|of| of.explanation).collect();
     let stopped = Some("stopped at the deadline, unfinished".to_owned());
     assert_eq!(told, [None, stopped, Some("never came back".to_owned())]);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// A clock that stands where the test puts it.
@@ -193,9 +193,9 @@ async fn a_straggler_learns_at_its_next_question_that_the_round_has_closed_and_s
     assert!(matches!(outcome, Ok(Outcome::TooLate { round: 1, .. })), "{outcome:?}");
     assert!(batches > 0 && clock.now_ms() < 10_000, "it trained, and stopped long before its deadline");
 
-    let straggler = world.assignments(job.id, 1).await.into_iter().find(|of| of.straggler.is_some()).unwrap();
+    let straggler = world.assignments(job.head.id, 1).await.into_iter().find(|of| of.straggler.is_some()).unwrap();
     assert_eq!((straggler.straggler, straggler.stopped_at_ms), (Some(Straggler::Stopped), Some(NOW_MS + 2_000)));
-    assert_eq!(world.round(job.id, 1).await.saved_ms, 598_000);
+    assert_eq!(world.round(job.head.id, 1).await.saved_ms, 598_000);
     let metrics = Answer::to(world.request(Method::GET, "/metrics")).await;
     let text = String::from_utf8(metrics.body.to_vec()).unwrap();
     for (status, questions) in [(200, 1), (410, 1)] {

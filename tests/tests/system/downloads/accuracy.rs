@@ -46,7 +46,7 @@ async fn train(download: Value) -> (f64, f64) {
         session(&world, &trains, &mut trainer).await.unwrap();
         session(&world, &measures, &mut evaluator).await.unwrap();
     }
-    let round = world.round(job.id, ROUNDS).await;
+    let round = world.round(job.head.id, ROUNDS).await;
     (round.loss.unwrap(), round.accuracy.unwrap())
 }
 

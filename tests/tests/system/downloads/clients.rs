@@ -112,13 +112,13 @@ impl Fleet {
             assert!(matches!(outcome, Outcome::Contributed { .. }), "{outcome:?}");
         }
         world.drive().await;
-        assert_eq!(world.round(job.id, round).await.phase, Phase::Committed);
+        assert_eq!(world.round(job.head.id, round).await.phase, Phase::Committed);
         let began: Vec<_> = self.notes.iter().map(|notes| notes.0.lock().unwrap().pop().unwrap()).collect();
         assert!(began.windows(2).all(|pair| pair[0] == pair[1]), "round {round}");
         if job.file.download.codec == tributary_protocol::download::ModelForm::F32 {
-            assert!(began[0] == bits_of(&world.weights(job.id, round - 1).await), "round {round}");
+            assert!(began[0] == bits_of(&world.weights(job.head.id, round - 1).await), "round {round}");
         }
-        world.assignments(job.id, round).await.iter().map(|assignment| assignment.bytes_down).collect()
+        world.assignments(job.head.id, round).await.iter().map(|assignment| assignment.traffic.bytes_down).collect()
     }
 
     fn set_cache(&self, client: usize, model: Option<&[u8]>) {
@@ -159,7 +159,7 @@ async fn clients_with_and_without_the_versions_before_begin_with_the_same_bits()
     let mut world = World::start().await;
     let job: Job = world.create_job(&job(json!({ "delta": true }))).await.ok();
     let mut fleet = Fleet::of(&world).await;
-    let whole = world.model_file(job.id, 0).await.len() as u64;
+    let whole = world.model_file(job.head.id, 0).await.len() as u64;
     assert_eq!(fleet.play(&world, &job, 1).await, [whole; CLIENTS]);
     let second = fleet.play(&world, &job, 2).await;
     let step = second[0];
@@ -172,23 +172,23 @@ async fn clients_with_and_without_the_versions_before_begin_with_the_same_bits()
     }
     // 0: up to date. 1: missed one round. 2: missed five. 3: has nothing, or another file.
     for (round, other) in [(7, None), (8, Some(&b"no model at all"[..]))] {
-        fleet.set_cache(1, Some(&world.model_file(job.id, round - 3).await));
-        fleet.set_cache(2, Some(&world.model_file(job.id, round - 7).await));
+        fleet.set_cache(1, Some(&world.model_file(job.head.id, round - 3).await));
+        fleet.set_cache(2, Some(&world.model_file(job.head.id, round - 7).await));
         fleet.set_cache(3, other);
         let fetched = fleet.play(&world, &job, round).await;
         let two = fetched[1];
         assert!(fetched[0] < two && two * 100 < whole * 54, "{fetched:?}");
         assert_eq!(fetched[2..4], [whole, whole], "{fetched:?}");
-        let round = world.round(job.id, round).await;
+        let round = world.round(job.head.id, round).await;
         // A chain of steps stands for one model; the last client was sent a step in vain.
-        assert_eq!(round.raw_bytes_down, (CLIENTS as u64 + 1) * whole);
-        assert_eq!(round.bytes_down, fetched.iter().sum::<u64>());
+        assert_eq!(round.traffic.raw_bytes_down, (CLIENTS as u64 + 1) * whole);
+        assert_eq!(round.traffic.bytes_down, fetched.iter().sum::<u64>());
     }
     // The longest chain: three steps.
-    fleet.set_cache(1, Some(&world.model_file(job.id, 5).await));
+    fleet.set_cache(1, Some(&world.model_file(job.head.id, 5).await));
     let fetched = fleet.play(&world, &job, 9).await;
     assert!(fetched[1] > 2 * fetched[0] && fetched[1] < whole, "{fetched:?}");
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: steps that are gone, or lead elsewhere than they should, cost a download and nothing else.
@@ -197,18 +197,18 @@ async fn a_step_that_is_gone_or_wrong_is_as_good_as_none() {
     let world = World::start().await;
     let job: Job = world.create_job(&job(json!({ "delta": true }))).await.ok();
     let mut fleet = Fleet::of(&world).await;
-    let whole = world.model_file(job.id, 0).await.len() as u64;
+    let whole = world.model_file(job.head.id, 0).await.len() as u64;
     fleet.play(&world, &job, 1).await;
     fleet.play(&world, &job, 2).await;
     for client in 0..CLIENTS {
-        fleet.set_cache(client, Some(&world.model_file(job.id, 1).await));
+        fleet.set_cache(client, Some(&world.model_file(job.head.id, 1).await));
     }
     // The body of the newest step disappears behind its row.
-    let name = tributary_server::blob::model_file_key(job.id, 2, tributary_server::db::MadeFor::Delta);
+    let name = tributary_server::blob::model_file_key(job.head.id, 2, tributary_server::db::MadeFor::Delta);
     let mut tx = world.app().db.begin().await.unwrap();
     tx.delete_blob(&name).await.unwrap();
     // In its place comes another step of the same length, whose hash is not the announced one.
-    let other = tributary_server::blob::model_file_key(job.id, 1, tributary_server::db::MadeFor::Delta);
+    let other = tributary_server::blob::model_file_key(job.head.id, 1, tributary_server::db::MadeFor::Delta);
     let mut body = Vec::new();
     while let Some(part) = tx.blob_chunk(&other, body.len() as u64 >> 20).await.unwrap() {
         body.extend(part.data);
@@ -217,7 +217,7 @@ async fn a_step_that_is_gone_or_wrong_is_as_good_as_none() {
     tx.commit().await.unwrap();
     let fetched = fleet.play(&world, &job, 3).await;
     assert!(fetched.iter().all(|fetched| *fetched > whole && *fetched < 2 * whole), "{fetched:?}");
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -226,16 +226,16 @@ async fn the_clients_of_a_form_begin_with_the_same_bits_and_fetch_a_fraction() {
         let mut world = World::start().await;
         let job: Job = world.create_job(&job(json!({ "codec": form }))).await.ok();
         let mut fleet = Fleet::of(&world).await;
-        let whole = world.model_file(job.id, 0).await.len() as u64;
+        let whole = world.model_file(job.head.id, 0).await.len() as u64;
         for round in 1..=3 {
             let fetched = fleet.play(&world, &job, round).await;
             assert!(fetched.windows(2).all(|pair| pair[0] == pair[1]), "{fetched:?}");
             assert!(fetched[0] as f64 <= share * whole as f64, "{form}: {fetched:?} of {whole}");
             world.restart().await;
         }
-        let round = world.round(job.id, 3).await;
-        assert_eq!(round.raw_bytes_down, CLIENTS as u64 * whole);
-        world.check_books(job.id).await;
+        let round = world.round(job.head.id, 3).await;
+        assert_eq!(round.traffic.raw_bytes_down, CLIENTS as u64 * whole);
+        world.check_books(job.head.id).await;
     }
 }
 
@@ -261,7 +261,7 @@ async fn evaluators_measure_the_bits_that_clients_train_from() {
                 assert!(evaluator.0.lock().unwrap()[0] == began);
             }
         }
-        world.check_books(job.id).await;
+        world.check_books(job.head.id).await;
     }
 }
 
@@ -277,6 +277,6 @@ async fn a_model_in_a_form_that_the_client_has_is_not_downloaded_again() {
     crate::sdk::session(&world, &client, &mut diverges).await.expect_err("it diverged");
     world.pass_ms(1).await;
     crate::sdk::session(&world, &client, &mut Adds::new(0.5)).await.unwrap();
-    assert!(world.round(job.id, 1).await.bytes_down > 0);
-    assert_eq!(world.round(job.id, 2).await.bytes_down, 0);
+    assert!(world.round(job.head.id, 1).await.traffic.bytes_down > 0);
+    assert_eq!(world.round(job.head.id, 2).await.traffic.bytes_down, 0);
 }

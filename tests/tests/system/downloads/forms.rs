@@ -27,7 +27,7 @@ async fn a_version_is_stored_in_the_form_of_its_job_and_comes_whole_and_in_range
                 let file = assignment.form.unwrap();
                 assert_eq!((assignment.model_version, file.form), (version, form));
                 world.restart().await;
-                let whole = get(&device, &model_path(job.id, version, name)).await;
+                let whole = get(&device, &model_path(job.head.id, version, name)).await;
                 assert_eq!((whole.status, whole.body.len() as u64), (200, file.bytes));
                 assert_eq!(Sha256Hash::of(&whole.body), file.sha256);
                 assert_eq!(whole.header("etag"), format!("\"{}\"", file.sha256));
@@ -38,21 +38,21 @@ async fn a_version_is_stored_in_the_form_of_its_job_and_comes_whole_and_in_range
                 for range in [5..(1 << 20) + 5, end - 3..end, 0..1] {
                     let range = range.start..range.end.min(end);
                     let header = format!("bytes={}-{}", range.start, range.end - 1);
-                    let part = get_range(&device, &model_path(job.id, version, name), &header).await;
+                    let part = get_range(&device, &model_path(job.head.id, version, name), &header).await;
                     assert_eq!((part.status, part.body.len()), (206, range.len()));
                     assert!(part.body == whole.body[range]);
                 }
                 device.contribute(&assignment, &delta(version), 10).await;
-                let fetched = &world.assignments(job.id, version + 1).await[0];
-                assert!(fetched.bytes_down > file.bytes);
-                let plain_bytes = world.model_file(job.id, version).await.len() as u64;
-                let shrunk = fetched.raw_bytes_down as f64 / fetched.bytes_down as f64;
+                let fetched = &world.assignments(job.head.id, version + 1).await[0];
+                assert!(fetched.traffic.bytes_down > file.bytes);
+                let plain_bytes = world.model_file(job.head.id, version).await.len() as u64;
+                let shrunk = fetched.traffic.raw_bytes_down as f64 / fetched.traffic.bytes_down as f64;
                 let once = plain_bytes as f64 / file.bytes as f64;
                 assert!((shrunk / once - 1.0).abs() < 1e-3, "{shrunk} instead of {once}");
                 world.drive().await;
-                assert_eq!(world.round(job.id, version + 1).await.phase, Phase::Committed);
+                assert_eq!(world.round(job.head.id, version + 1).await.phase, Phase::Committed);
             }
-            world.check_books(job.id).await;
+            world.check_books(job.head.id).await;
         }
     }
 }
@@ -64,7 +64,7 @@ async fn anybody_gets_any_form_that_is_not_stored_the_same_bytes_each_time() {
         let device = device(&world).await;
         for form in FORMS {
             let expected = expected_form(&world, &job, 0, form).await;
-            let path = model_path(job.id, 0, form.as_str());
+            let path = model_path(job.head.id, 0, form.as_str());
             let ask = |operator: bool| match operator {
                 true => world.operator_request(Method::GET, &path),
                 false => device.request(Method::GET, &path),
@@ -87,8 +87,8 @@ async fn anybody_gets_any_form_that_is_not_stored_the_same_bytes_each_time() {
                 beyond.refused(ProblemType::RangeNotSatisfiable);
             }
         }
-        let plain = get(&device, &model_path(job.id, 0, "f32")).await;
-        assert!(plain.body == world.model_file(job.id, 0).await);
+        let plain = get(&device, &model_path(job.head.id, 0, "f32")).await;
+        assert!(plain.body == world.model_file(job.head.id, 0).await);
     }
 }
 
@@ -104,10 +104,10 @@ async fn a_form_that_shrinks_is_sent_to_clients_as_a_frame_and_to_operators_as_a
         let job = world.job(file).await;
         let values: Vec<f32> = (0..700_000).map(|index| (index / 10_000) as f32).collect();
         let upload = crate::support::bytes_of_tensors(&[("w", &[700, 1000], &values)], &[]);
-        let request = world.operator_request(Method::PUT, &format!("/jobs/{}/models/0", job.id));
+        let request = world.operator_request(Method::PUT, &format!("/jobs/{}/models/0", job.head.id));
         Answer::to(request.body(upload)).await.value();
         let device = device(&world).await;
-        let path = model_path(job.id, 0, form.as_str());
+        let path = model_path(job.head.id, 0, form.as_str());
         let packed = get(&device, &path).await;
         assert_eq!(packed.header("content-type"), "application/zstd");
         assert!(packed.body.len() < 100_000, "{} bytes", packed.body.len());
@@ -134,12 +134,12 @@ async fn a_form_that_there_is_not_is_refused() {
         "form=%FF",
         "form=f16%27%20or%201",
     ] {
-        let path = format!("/jobs/{}/models/0?{query}", job.id);
+        let path = format!("/jobs/{}/models/0?{query}", job.head.id);
         get(&device, &path).await.refused(ProblemType::Malformed);
         world.look(&path).await.refused(ProblemType::Malformed);
     }
-    get(&device, &model_path(job.id, 7, "f16")).await.refused(ProblemType::NotFound);
-    get(&device, &step_path(job.id, 0)).await.refused(ProblemType::NotFound);
+    get(&device, &model_path(job.head.id, 7, "f16")).await.refused(ProblemType::NotFound);
+    get(&device, &step_path(job.head.id, 0)).await.refused(ProblemType::NotFound);
     let refused =
         world.create_job(&crate::support::job_file(&changes(json!({ "codec": "int8", "delta": true })))).await;
     assert!(refused.refused(ProblemType::JobFileInvalid).detail.contains("[download] delta"));
@@ -154,7 +154,7 @@ async fn a_client_that_cannot_read_the_form_is_not_drawn() {
     let [assignment] = world.assign([&new]).await;
     new.contribute(&assignment, &[0.5; WEIGHTS], 10).await;
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
 }
 
 /// Goal: readers that read nothing keep no place for long. Method: eight clients ask for a form that is larger than the
@@ -163,7 +163,7 @@ async fn a_client_that_cannot_read_the_form_is_not_drawn() {
 async fn readers_of_forms_that_read_nothing_make_room() {
     let world = World::start().await;
     let job = world.job(huge()).await;
-    let path = model_path(job.id, 0, "f16");
+    let path = model_path(job.head.id, 0, "f16");
     let mut stalled = Vec::new();
     for _ in 0..8 {
         stalled.push(begun(&device(&world).await, &path).await);
@@ -186,7 +186,7 @@ async fn a_newer_request_of_a_client_ends_its_older_form_and_ranges_come_one_by_
     let world = World::start().await;
     let job = world.job(huge()).await;
     let device = device(&world).await;
-    let path = model_path(job.id, 0, "f16");
+    let path = model_path(job.head.id, 0, "f16");
     let older = begun(&device, &path).await;
     for _ in 0..20 {
         let part = get_range(&device, &path, "bytes=0-9").await;

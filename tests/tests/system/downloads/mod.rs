@@ -52,7 +52,7 @@ fn changes(download: Value) -> Value {
 
 /// The file of a model version in some form, made of its plain file in one piece.
 async fn expected_form(world: &World, job: &Job, version: u32, form: ModelForm) -> Vec<u8> {
-    let plain = world.model_file(job.id, version).await;
+    let plain = world.model_file(job.head.id, version).await;
     let mut survey = FormSurvey::new(parameters(job), form);
     if survey.wants_file() {
         survey.push(&plain).unwrap();

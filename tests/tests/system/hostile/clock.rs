@@ -21,20 +21,20 @@ async fn a_clock_that_steps_back_leaves_nothing_that_cannot_be_read() {
         let [first, second] = world.assign([&one, &other]).await;
         world.hand.advance_ms(-back_ms);
         one.contribute(&first, &STEP, 10).await;
-        everything_answers(&world, &job.id.to_string()).await;
+        everything_answers(&world, &job.head.id.to_string()).await;
         world.hand.advance_ms(-back_ms);
         other.contribute(&second, &STEP, 10).await;
         world.drive().await;
-        let round = world.round(job.id, 1).await;
+        let round = world.round(job.head.id, 1).await;
         assert_eq!((round.phase, round.clients_ms), (Phase::Committed, 0), "time that ran backwards counts as none");
-        everything_answers(&world, &job.id.to_string()).await;
+        everything_answers(&world, &job.head.id.to_string()).await;
         world.hand.advance_ms(2 * back_ms);
         let [third, _] = world.assign([&one, &other]).await;
         world.hand.advance_ms(1_000);
         one.contribute(&third, &STEP, 10).await;
-        assert_eq!(world.round(job.id, 2).await.clients_ms, 12);
-        everything_answers(&world, &job.id.to_string()).await;
-        world.check_books(job.id).await;
+        assert_eq!(world.round(job.head.id, 2).await.clients_ms, 12);
+        everything_answers(&world, &job.head.id.to_string()).await;
+        world.check_books(job.head.id).await;
     }
 }
 
@@ -83,8 +83,8 @@ async fn a_clock_that_jumps_both_ways_keeps_no_round_open_and_the_job_goes_on() 
             one.contribute(&work, &STEP, 10).await;
         }
         world.pass_ms(jump_ms).await;
-        assert_eq!(world.round(job.id, round).await.phase, ended, "round {round}");
-        everything_answers(&world, &job.id.to_string()).await;
+        assert_eq!(world.round(job.head.id, round).await.phase, ended, "round {round}");
+        everything_answers(&world, &job.head.id.to_string()).await;
         world.pass_ms(4_000).await;
     }
     world.hand.advance_ms(-TEN_DAYS_MS);
@@ -92,6 +92,6 @@ async fn a_clock_that_jumps_both_ways_keeps_no_round_open_and_the_job_goes_on() 
     one.contribute(&work, &STEP, 10).await;
     other.contribute(&others, &STEP, 10).await;
     world.drive().await;
-    assert_eq!(world.round(job.id, 6).await.phase, Phase::Committed);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 6).await.phase, Phase::Committed);
+    world.check_books(job.head.id).await;
 }

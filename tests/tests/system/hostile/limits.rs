@@ -56,8 +56,8 @@ async fn of_two_thousand_held_check_ins_of_one_client_one_is_held() {
         device.contribute(&work, &STEP, 10).await;
     }
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -75,14 +75,14 @@ async fn a_client_that_asks_too_often_waits_and_the_others_do_not() {
     let [work] = world.assign([&honest]).await;
     honest.contribute(&work, &STEP, 10).await;
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
     world.hand.advance_ms(2_000);
     assert_eq!(ask().await.status, 200);
     ask().await.refused(ProblemType::TooManyRequests);
     // The clock is corrected by a day.
     world.hand.advance_ms(-86_400_000);
     assert_eq!(ask().await.status, 200);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -110,13 +110,13 @@ async fn one_address_holds_so_many_check_ins_and_another_one_still_waits_for_wor
         device.contribute(&work, &STEP, 10).await;
     }
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
     // Their places are free again.
     let again = wait(&c, "203.0.113.7");
     world.until_waiting(1).await;
     world.app().fleet.lobby.call([c.id]);
     assert_eq!(again.await.unwrap().status, 200);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn one_operator_has_so_many_feeds_and_the_others_keep_theirs() {
         request.header("accept", "text/event-stream").send().await.unwrap()
     };
     let job = world.job(json!({})).await;
-    let of_job = format!("/events?job={}", job.id);
+    let of_job = format!("/events?job={}", job.head.id);
     let first = open(&world.operator, "/feed").await;
     let second = open(&world.operator, &of_job).await;
     assert_eq!((first.status().as_u16(), second.status().as_u16()), (200, 200));
@@ -176,10 +176,10 @@ async fn a_client_has_one_unfinished_upload() {
         }
         good.contribute(&ours, &vec![0.25; VALUES], 10).await;
         world.pass_ms(10_000).await;
-        assert_eq!(world.round(job.id, round).await.phase, Phase::Committed);
+        assert_eq!(world.round(job.head.id, round).await.phase, Phase::Committed);
         assert_eq!(unfinished().await, 0, "with the round it is of no more use");
     }
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Finding L4: acknowledged updates went into a file without a name.
@@ -211,6 +211,6 @@ async fn a_database_file_that_was_moved_or_replaced_takes_nothing_until_it_is_ba
     assert_eq!(ready().await.status, 200);
     device.contribute(&work, &STEP, 10).await;
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    world.check_books(job.head.id).await;
 }

@@ -117,9 +117,9 @@ async fn a_thousand_malformed_requests_are_refused_and_a_round_commits() {
     let [hostile, honest] = world.devices().await;
     let (update, model) = (
         format!("/device/v1/assignments/assignment_{}/update", "0".repeat(32)),
-        format!("/device/v1/jobs/{}/models/0", job.id),
+        format!("/device/v1/jobs/{}/models/0", job.head.id),
     );
-    let assignments = format!("/operator/v1/jobs/{}/rounds/1/assignments", job.id);
+    let assignments = format!("/operator/v1/jobs/{}/rounds/1/assignments", job.head.id);
     let paths = [
         "/healthz",
         "/readyz",
@@ -173,7 +173,7 @@ async fn a_thousand_malformed_requests_are_refused_and_a_round_commits() {
     // A request of the generated ones may have checked the hostile client in, and then the round is its own.
     let CheckInResponse::Assigned(work) = within_reason(honest.check_in(60_000)).await else { panic!("no work") };
     honest.contribute(&work, &[0.5; WEIGHTS], 10).await;
-    let committed = async { while world.round(job.id, work.round).await.phase != Phase::Committed {} };
+    let committed = async { while world.round(job.head.id, work.round).await.phase != Phase::Committed {} };
     within_reason(committed).await;
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }

@@ -24,20 +24,20 @@ async fn a_device_clips_its_update_and_one_that_does_not_is_refused() {
         // Its delta has a norm of 12.
         let outcome = session(&world, &client, &mut Adds::new(12.0 / (WEIGHTS as f32).sqrt())).await.unwrap();
         assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{codec}: {outcome:?}");
-        let accepted = world.assignments(job.id, 1).await[0].update_norm.unwrap();
+        let accepted = world.assignments(job.head.id, 1).await[0].update_norm.unwrap();
         assert!(accepted > 0.5 && accepted <= 2.0 * 1.01, "{codec}: {accepted}");
-        let round = world.round(job.id, 1).await;
+        let round = world.round(job.head.id, 1).await;
         assert_eq!((round.phase, round.norm_max), (Phase::Committed, Some(2.0)));
         let hostile = world.device().await.reading(&["f32", "int8", "ternary", "top_k"]);
         let [work] = world.assign([&hostile]).await;
         assert_eq!(work.plan.norm_max, Some(2.0));
         let body = delta_file(&work, &delta(12.0));
         hostile.put_update(work.id, &figures(10), body).await.refused(ProblemType::UpdateRejected);
-        let refused = &world.assignments(job.id, 2).await[0];
+        let refused = &world.assignments(job.head.id, 2).await[0];
         assert_eq!(refused.state, AssignmentState::Rejected);
         let reason = refused.reason.as_deref().unwrap();
         assert!(reason.contains("above the round's largest of 2"), "{codec}: {reason}");
-        world.check_books(job.id).await;
+        world.check_books(job.head.id).await;
     }
 }
 
@@ -64,9 +64,9 @@ async fn a_large_update_above_the_bound_is_taken_out_of_the_sum() {
         }
         good.contribute(&ours, &vec![0.25; VALUES], 10).await;
         world.pass_ms(10_000).await;
-        assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-        world.check_books(job.id).await;
-        world.weights(job.id, 1).await
+        assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+        world.check_books(job.head.id).await;
+        world.weights(job.head.id, 1).await
     };
     assert!(with_offender(true).await == with_offender(false).await);
 }
@@ -90,9 +90,9 @@ async fn an_adaptive_bound_follows_the_norms_of_recent_rounds_and_survives_a_res
         .await;
     let devices: [Device; 5] = world.devices().await;
     contribute(&world, &devices, [1.0, 2.0, 3.0, 4.0, 15.0]).await;
-    assert_eq!(world.round(job.id, 1).await.norm_max, None, "the first round has no norms to follow");
+    assert_eq!(world.round(job.head.id, 1).await.norm_max, None, "the first round has no norms to follow");
     let work = world.assign(std::array::from_fn::<_, 5, _>(|index| &devices[index])).await;
-    let bound = world.round(job.id, 2).await.norm_max.unwrap();
+    let bound = world.round(job.head.id, 2).await.norm_max.unwrap();
     assert!((bound - 6.0).abs() < 1e-6, "twice the median: {bound}");
     assert_eq!(work[0].plan.norm_max, None, "devices do not know it");
     world.restart().await;
@@ -104,12 +104,12 @@ async fn an_adaptive_bound_follows_the_norms_of_recent_rounds_and_survives_a_res
         device.contribute(work, &delta(5.0), 10).await;
     }
     world.drive().await;
-    let round = world.round(job.id, 2).await;
+    let round = world.round(job.head.id, 2).await;
     assert_eq!((round.phase, round.reported, round.rejected, round.norm_max), (Phase::Committed, 3, 2, Some(bound)));
-    let assignments = world.assignments(job.id, 2).await;
+    let assignments = world.assignments(job.head.id, 2).await;
     let reason = assignments.iter().find_map(|assignment| assignment.reason.as_deref()).unwrap();
     assert!(reason.contains("above the round's largest of"), "{reason}");
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -130,15 +130,15 @@ async fn honest_norms_that_outgrow_an_adaptive_bound_are_accepted_after_abandone
             device.put_update(work.id, &figures(10), body).await.refused(ProblemType::UpdateRejected);
         }
         world.drive().await;
-        let ended = world.round(job.id, round).await;
+        let ended = world.round(job.head.id, round).await;
         assert_eq!((ended.phase, ended.reason), (Phase::Abandoned, Some(AbandonReason::TooFewReports)));
         assert!((ended.norm_max.unwrap() - bound).abs() < 1e-6, "{:?}", ended.norm_max);
         world.pass_ms(4_000).await;
     }
     contribute(&world, &devices, [3.0; 5]).await;
-    assert_eq!(world.round(job.id, 4).await.phase, Phase::Committed);
+    assert_eq!(world.round(job.head.id, 4).await.phase, Phase::Committed);
     contribute(&world, &devices, [3.0; 5]).await;
-    let settled = world.round(job.id, 5).await.norm_max.unwrap();
+    let settled = world.round(job.head.id, 5).await.norm_max.unwrap();
     assert!((settled - 3.0).abs() < 1e-6, "{settled}");
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }

@@ -41,11 +41,11 @@ async fn a_revoked_client_is_out_at_once_and_for_good_and_its_round_goes_on() {
         .refused(ProblemType::ClientRevoked);
     good.contribute(&ours, &STEP, 10).await;
     world.pass_ms(10_000).await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reported, round.failed), (Phase::Committed, 1, 1));
     set_standing(&world, &bad, json!({ "standing": "active" })).await.refused(ProblemType::WrongState);
     assert!(actions(&world).await.contains(&AuditAction::ClientRevoke));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn a_client_whose_updates_are_rejected_again_and_again_gets_no_work_until_
         bad.put_update(theirs.id, &figures(10), broken).await.refused(ProblemType::UpdateRejected);
         good.contribute(&ours, &STEP, 10).await;
         world.pass_ms(10_000).await;
-        assert_eq!(world.round(job.id, round).await.phase, Phase::Committed);
+        assert_eq!(world.round(job.head.id, round).await.phase, Phase::Committed);
     }
     let (now, reason) = standing(&world, &bad).await;
     assert_eq!((now, reason.as_deref()), (Standing::Quarantined, Some("its last 3 updates were rejected")));
@@ -77,7 +77,7 @@ async fn a_client_whose_updates_are_rejected_again_and_again_gets_no_work_until_
     let broken = delta_file(&theirs, &[f32::NAN; WEIGHTS]);
     bad.put_update(theirs.id, &figures(10), broken).await.refused(ProblemType::UpdateRejected);
     assert_eq!(standing(&world, &bad).await, (Standing::Active, None));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn a_quarantine_ends_open_work_and_a_token_can_be_revoked_with_its_clients
     let [assignment] = world.assign([&device]).await;
     set_standing(&world, &device, json!({ "standing": "quarantined", "reason": "\u{1b}[2Jwhy" })).await.value();
     assert_eq!(standing(&world, &device).await.1.as_deref(), Some("\u{fffd}[2Jwhy"), "it acts on no terminal");
-    assert_eq!(world.assignments(job.id, 1).await[0].state, AssignmentState::Failed);
+    assert_eq!(world.assignments(job.head.id, 1).await[0].state, AssignmentState::Failed);
     let body = delta_file(&assignment, &STEP);
     device.put_update(assignment.id, &figures(10), body).await.refused(ProblemType::AssignmentClosed);
 
@@ -99,5 +99,5 @@ async fn a_quarantine_ends_open_work_and_a_token_can_be_revoked_with_its_clients
     assert_eq!(standing(&world, &device).await.0, Standing::Revoked);
     let enrol = world.request(Method::POST, "/device/v1/clients").bearer_auth(&world.enrolment);
     Answer::to(enrol.json(&json!({}))).await.refused(ProblemType::Unauthorized);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }

@@ -114,9 +114,9 @@ async fn play(codec: &str, rows: Vec<Row>) {
         one.contribute(&ours, &STEP, 10).await;
         other.contribute(&too, &STEP, 10).await;
         world.pass_ms(10_000).await;
-        let ended = world.round(job.id, round).await;
+        let ended = world.round(job.head.id, round).await;
         assert_eq!((ended.phase, ended.reported), (Phase::Committed, 2), "{what}");
-        let assignments = world.assignments(job.id, round).await;
+        let assignments = world.assignments(job.head.id, round).await;
         let named_in_round = assignments.iter().find(|assignment| assignment.client == offender.id).unwrap();
         match named {
             Rejected(part) => {
@@ -131,7 +131,7 @@ async fn play(codec: &str, rows: Vec<Row>) {
             }
         }
     }
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Whether the log names the caller with this refusal. Entries are written after the answer.
@@ -370,7 +370,7 @@ async fn a_client_of_another_population_reaches_neither_the_round_nor_its_model(
     let token = world.token("others").await.secret.expose();
     let enrol = world.request(Method::POST, "/device/v1/clients").bearer_auth(&token).json(&json!({}));
     let stranger = Device::new(world.http.clone(), world.server(), &Answer::to(enrol).await.ok());
-    let model = format!("/jobs/{}/models/0", job.id);
+    let model = format!("/jobs/{}/models/0", job.head.id);
     Answer::to(stranger.request(Method::GET, &model)).await.refused(ProblemType::NotFound);
     let body = delta_file(&work, &STEP);
     stranger.put_update(work.id, &figures(10), body).await.refused(ProblemType::Forbidden);
@@ -378,8 +378,8 @@ async fn a_client_of_another_population_reaches_neither_the_round_nor_its_model(
     assert!(is_audited(&world, &stranger.id.to_string(), "forbidden").await);
     honest.contribute(&work, &STEP, 10).await;
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -401,8 +401,8 @@ async fn tokens_that_expired_or_were_revoked_enrol_nobody_and_the_round_goes_on(
     assert!(is_audited(&world, "anonymous", "unauthorized").await);
     honest.contribute(&work, &STEP, 10).await;
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -418,7 +418,7 @@ async fn an_update_that_is_sent_twice_counts_once() {
     eager.put_update(work.id, &figures(10), another).await.refused(ProblemType::UpdateConflict);
     other.contribute(&others, &STEP, 10).await;
     world.drive().await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reported, round.weight), (Phase::Committed, 2, 20));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }

@@ -78,9 +78,9 @@ async fn many_dripping_bodies_of_one_assignment_hold_the_memory_of_one() {
         until_taken(&world, 1).await;
         honest.contribute(&good, &vec![0.25; parameters], 10).await;
         world.pass_ms(600_000).await;
-        assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
+        assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
         drop(older);
-        world.check_books(job.id).await;
+        world.check_books(job.head.id).await;
     }
 }
 
@@ -103,8 +103,8 @@ async fn an_update_that_is_repeated_slowly_holds_no_memory() {
     // It is still the same update, and taken for that.
     device.contribute(&assignment, &vec![0.25; HELD], 10).await;
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -142,8 +142,11 @@ async fn a_dripping_body_gives_its_memory_to_an_honest_one_that_waits() {
     };
     tokio::join!(within_reason(stopped), time_passes);
     assert_eq!(within_reason(waiting).await.unwrap().status, 200);
-    assert_eq!(world.assignments(job.id, 1).await.iter().filter(|a| a.state == AssignmentState::Reported).count(), 1);
-    world.check_books(job.id).await;
+    assert_eq!(
+        world.assignments(job.head.id, 1).await.iter().filter(|a| a.state == AssignmentState::Reported).count(),
+        1
+    );
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: damage costs its sender the assignment, so it cannot make the coordinator decode for ever.
@@ -164,14 +167,14 @@ async fn a_client_that_sends_damaged_bodies_again_and_again_is_rejected_and_the_
         }
         put().await.refused(ProblemType::UpdateRejected);
         put().await.refused(ProblemType::UpdateRejected);
-        let offender = world.assignments(job.id, 1).await.into_iter().find(|a| a.client == hostile.id).unwrap();
+        let offender = world.assignments(job.head.id, 1).await.into_iter().find(|a| a.client == hostile.id).unwrap();
         assert_eq!(offender.state, AssignmentState::Rejected);
         let reason = offender.reason.unwrap();
         assert!(reason.contains("32 bodies of this update were damaged"), "{reason}");
         honest.contribute(&good, &vec![0.25; parameters], 10).await;
         world.pass_ms(600_000).await;
-        assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-        world.check_books(job.id).await;
+        assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+        world.check_books(job.head.id).await;
     }
 }
 
@@ -195,6 +198,6 @@ async fn an_update_that_comes_byte_by_byte_in_requests_of_its_own_is_rejected() 
         assert_eq!(patch(offset).await.status, 204);
     }
     patch(31).await.refused(ProblemType::UpdateRejected);
-    assert_eq!(world.assignments(job.id, 1).await[0].state, AssignmentState::Rejected);
-    world.check_books(job.id).await;
+    assert_eq!(world.assignments(job.head.id, 1).await[0].state, AssignmentState::Rejected);
+    world.check_books(job.head.id).await;
 }

@@ -55,7 +55,7 @@ async fn health_is_answered_while_coded_updates_are_decoded() {
         assert!(healthy > 8, "{codec}: {healthy} health checks were answered meanwhile");
         devices[0].contribute(&assignments[0], &vec![0.0; PARAMETERS], 10).await;
         world.pass_ms(600_000).await;
-        assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-        world.check_books(job.id).await;
+        assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+        world.check_books(job.head.id).await;
     }
 }

@@ -1,8 +1,8 @@
 //! Each rule fails when something that breaks it is added on purpose, and its message names what was added.
 
 use super::graph::Graph;
-use super::packages::{packages_keep_their_order, pure_packages_reach_no_runtime};
 use super::markdown::tables_are_whole;
+use super::packages::{packages_keep_their_order, pure_packages_reach_no_runtime};
 use super::pages::{page, the_arrows_are_those_of_packages, types_are_where_their_word_says};
 use super::rules::{
     ROOMS, Room, folders_draw_the_system, no_circle_of_files, only_lifecycle_changes_state, only_stored_reads_updates,

@@ -64,7 +64,7 @@ async fn certificates_that_are_not_a_clients_own_are_refused_and_the_round_commi
     world.set_standing(&quarantined.id, "quarantined").await;
 
     let job = world.job(json!({ "round": { "updates_goal": 2, "updates_min": 2 } })).await;
-    let model = format!("/jobs/{}/models/0", job.id);
+    let model = format!("/jobs/{}/models/0", job.head.id);
     Answer::to(stranger.request(Method::GET, &model)).await.refused(ProblemType::NotFound);
     assert_eq!(quarantined.check_in().await.value()["answer"], "retry", "it gets no work");
     let directories = [TempDir::new().unwrap(), TempDir::new().unwrap()];

@@ -138,7 +138,7 @@ impl TlsWorld {
     pub(super) async fn until_committed(&self, job: &Job) {
         let mut after = 0;
         loop {
-            let path = format!("/events?job={}&after={after}&wait_ms=60000", job.id);
+            let path = format!("/events?job={}&after={after}&wait_ms=60000", job.head.id);
             let page = within_reason(self.look(&path)).await.value();
             let events = page["items"].as_array().unwrap();
             if events.iter().any(|event| event["became"] == "committed") {

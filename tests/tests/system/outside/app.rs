@@ -126,9 +126,9 @@ pub(super) async fn contribute(listening: &Listening, job: &Job, apps: &[App], t
         let shown = app.contributed.as_object().unwrap().iter().all(|(name, value)| printed[name] == *value);
         assert!(shown && printed["round"] == 1, "{}: {printed}", app.kind);
     }
-    listening.until_completed(job.id).await;
+    listening.until_completed(job.head.id).await;
 
-    let path = format!("/jobs/{}/rounds/1/assignments", job.id);
+    let path = format!("/jobs/{}/rounds/1/assignments", job.head.id);
     let reported = listening.look(&path).await.ok::<Page<operator::Assignment>>().items;
     for (app, table) in apps.iter().zip(&tables[1..]) {
         let weight = Some(table.classes.len() as u64);
@@ -143,7 +143,7 @@ pub(super) async fn contribute(listening: &Listening, job: &Job, apps: &[App], t
 /// The job's model is, to this tolerance, the mean of what clients with these examples make of its first one.
 pub(super) async fn has_learned(listening: &Listening, job: &Job, file: &Value, tables: &[Examples], tolerance: f64) {
     let model = async |version: u32| {
-        let answer = listening.look(&format!("/jobs/{}/models/{version}", job.id)).await;
+        let answer = listening.look(&format!("/jobs/{}/models/{version}", job.head.id)).await;
         model_from_bytes(&answer.body).unwrap()
     };
     let expected = averaged_by(file, &model(0).await, &tables.iter().collect::<Vec<_>>());
@@ -188,8 +188,8 @@ async fn a_program_in_c_evaluates_and_is_told_of_a_refusal() {
     assert!(matches!(trained, Outcome::Contributed { round: 1, .. }), "{trained:?}");
     let output = within_reason(run(listening.enrolment.clone())).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    listening.until_completed(job.id).await;
-    let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=evaluate", job.id)).await.ok();
+    listening.until_completed(job.head.id).await;
+    let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=evaluate", job.head.id)).await.ok();
     let accuracy = rounds.items[0].accuracy.unwrap();
     assert!((0.0..=1.0).contains(&accuracy) && (accuracy * 40.0).fract().abs() < 1e-9, "{accuracy} of 40 examples");
     listening.stop().await;
@@ -286,7 +286,7 @@ async fn programs_in_kotlin_contribute_beside_the_sdk_and_get_exceptions_for_mis
     checks.args([listening.url().as_str(), &listening.enrolment]).arg(&state);
     let printed = within_reason(tokio::task::spawn_blocking(move || done(&mut checks))).await.unwrap();
     assert_eq!(printed.trim(), "all checks passed");
-    let path = format!("/jobs/{}/rounds/1/assignments", job.id);
+    let path = format!("/jobs/{}/rounds/1/assignments", job.head.id);
     let text = String::from_utf8(listening.look(&path).await.body.to_vec()).unwrap();
     assert!(text.contains("the disk of the phone is full"), "the operator reads what a trainer threw: {text}");
     listening.stop().await;

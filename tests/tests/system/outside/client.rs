@@ -153,11 +153,11 @@ async fn a_client_written_from_the_protocol_page_contributes_beside_the_sdk() {
         assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
     }
 
-    listening.until_completed(job.id).await;
-    let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=train", job.id)).await.ok();
+    listening.until_completed(job.head.id).await;
+    let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=train", job.head.id)).await.ok();
     let round = &rounds.items[0];
     assert_eq!((round.phase, round.reported), (Phase::Committed, 3));
-    let path = format!("/jobs/{}/rounds/1/assignments", job.id);
+    let path = format!("/jobs/{}/rounds/1/assignments", job.head.id);
     let assignments: Page<operator::Assignment> = listening.look(&path).await.ok();
     let theirs = assignments.items.iter().find(|assignment| assignment.weight == Some(40)).unwrap();
     assert_eq!(theirs.state, AssignmentState::Reported);
@@ -166,7 +166,7 @@ async fn a_client_written_from_the_protocol_page_contributes_beside_the_sdk() {
     assert_eq!(printed["loss"].as_f64(), theirs.loss, "{printed}");
 
     let model = async |version: u32| {
-        let answer = listening.look(&format!("/jobs/{}/models/{version}", job.id)).await;
+        let answer = listening.look(&format!("/jobs/{}/models/{version}", job.head.id)).await;
         model_from_bytes(&answer.body).unwrap()
     };
     let (before, after) = (model(0).await, model(1).await);

@@ -44,7 +44,7 @@ async fn create(listening: &Listening, job: Value) -> Job {
 /// The numbers of the job's committed rounds.
 async fn committed(listening: &Listening, job: &str) -> Vec<u32> {
     let jobs: Page<Job> = listening.look("/jobs").await.ok();
-    let id = jobs.items.iter().find(|one| one.file.name.as_str() == job).unwrap().id;
+    let id = jobs.items.iter().find(|one| one.file.name.as_str() == job).unwrap().head.id;
     listening.until_completed(id).await;
     let rounds: Page<Round> = listening.look(&format!("/jobs/{id}/rounds?task=train")).await.ok();
     rounds.items.iter().map(|round| round.number).collect()
@@ -124,7 +124,7 @@ async fn silos_with_pytorch_make_their_jobs_and_contribute() {
         file["stop"] = json!({ "rounds": 1 });
         let created = create(&listening, file).await;
         let model = std::fs::read(folder.join("job.safetensors")).unwrap();
-        let upload = listening.operate(Method::PUT, &format!("/jobs/{}/models/0", created.id)).body(model);
+        let upload = listening.operate(Method::PUT, &format!("/jobs/{}/models/0", created.head.id)).body(model);
         assert_eq!(Answer::to(upload).await.status, 200);
 
         write_examples(&python, folder, inputs).await;

@@ -97,7 +97,7 @@ impl Listening {
     async fn until_completed(&self, job: JobId) {
         let mut changes = self.app.signals.watch();
         let completed = async {
-            while self.look(&format!("/jobs/{job}")).await.ok::<Job>().state != JobState::Completed {
+            while self.look(&format!("/jobs/{job}")).await.ok::<Job>().head.state != JobState::Completed {
                 changes.changed().await.unwrap();
             }
         };

@@ -49,7 +49,7 @@ async fn create(listening: &Listening, job: Value) -> Job {
 }
 
 async fn assignments(listening: &Listening, job: &Job) -> Vec<operator::Assignment> {
-    let path = format!("/jobs/{}/rounds/1/assignments", job.id);
+    let path = format!("/jobs/{}/rounds/1/assignments", job.head.id);
     listening.look(&path).await.ok::<Page<operator::Assignment>>().items
 }
 
@@ -76,7 +76,7 @@ async fn python_clients_contribute_beside_the_sdk_and_the_operator_reads_the_out
     })
     .await;
     assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
-    listening.until_completed(job.id).await;
+    listening.until_completed(job.head.id).await;
 
     let reported = assignments(&listening, &job).await;
     for ((kind, printed), table) in kinds.iter().zip(&printed).zip(&tables[1..]) {
@@ -91,7 +91,7 @@ async fn python_clients_contribute_beside_the_sdk_and_the_operator_reads_the_out
         assert_eq!(client["attributes"]["kind"], *kind, "{client}");
     }
     let model = async |version: u32| {
-        let answer = listening.look(&format!("/jobs/{}/models/{version}", job.id)).await;
+        let answer = listening.look(&format!("/jobs/{}/models/{version}", job.head.id)).await;
         model_from_bytes(&answer.body).unwrap()
     };
     let expected = averaged(&model(0).await, &tables.iter().collect::<Vec<_>>());
@@ -124,7 +124,7 @@ async fn an_exception_of_a_trainer_is_reported_and_raised_and_a_host_can_stop_a_
     assert_eq!((&raised["kind"], &raised["text"]), (&json!("raised"), &json!("the disk of the silo is gone")));
     let failed = &assignments(&listening, &job).await[0];
     assert_eq!(failed.state, AssignmentState::Failed);
-    let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=train", job.id)).await.ok();
+    let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=train", job.head.id)).await.ok();
     assert!(rounds.items.iter().all(|round| round.phase != Phase::Committed));
     let text = serde_json::to_string(failed).unwrap();
     assert!(text.contains("OSError: the disk of the silo is gone"), "{text}");
@@ -162,8 +162,8 @@ async fn an_interrupted_trainer_in_python_goes_on_with_the_same_bits() {
             assert_eq!(ended["kind"], expected, "{kind}");
             looks.push(ended["looks"].as_u64().unwrap());
         }
-        listening.until_completed(job.id).await;
-        let model = listening.look(&format!("/jobs/{}/models/1", job.id)).await.body;
+        listening.until_completed(job.head.id).await;
+        let model = listening.look(&format!("/jobs/{}/models/1", job.head.id)).await.body;
         let assignments = assignments(&listening, &job).await;
         listening.stop().await;
         assert_eq!((assignments.len(), assignments[0].state), (1, AssignmentState::Reported), "{kind}");
@@ -211,8 +211,8 @@ async fn python_trainers_correct_their_gradients_as_the_sdk_does() {
                 kind => drop(silo.session(&listening, kind).await),
             }
         }
-        listening.until_completed(job.id).await;
-        let answer = listening.look(&format!("/jobs/{}/models/3", job.id)).await;
+        listening.until_completed(job.head.id).await;
+        let answer = listening.look(&format!("/jobs/{}/models/3", job.head.id)).await;
         listening.stop().await;
         model_from_bytes(&answer.body).unwrap().values().to_vec()
     };
@@ -243,9 +243,9 @@ async fn a_python_client_evaluates_with_figures_of_its_own_and_counts_by_class()
     assert!(matches!(trained, Outcome::Contributed { round: 1, .. }), "{trained:?}");
     let evaluated = within_reason(silo.session(&listening, "numpy")).await;
     assert_eq!((&evaluated["kind"], &evaluated["round"]), (&json!("evaluated"), &json!(1)));
-    listening.until_completed(job.id).await;
+    listening.until_completed(job.head.id).await;
 
-    let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=evaluate", job.id)).await.ok();
+    let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=evaluate", job.head.id)).await.ok();
     let round = &rounds.items[0];
     let classes = round.classes.as_ref().unwrap();
     assert_eq!((classes.examples.len(), classes.examples.iter().sum::<u64>()), (3, 40));

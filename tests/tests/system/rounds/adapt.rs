@@ -52,9 +52,9 @@ async fn a_deadline_follows_the_measured_times() {
     let job = world.job(json!({ "round": round })).await;
     let devices = fleet(&world).await;
     play(&world, &devices, 2).await;
-    assert_eq!(detail(&world, job.id, 2).await.round.adapted, None, "ten pieces of work are too few");
+    assert_eq!(detail(&world, job.head.id, 2).await.round.adapted, None, "ten pieces of work are too few");
     world.drive().await;
-    let before = detail(&world, job.id, 3).await;
+    let before = detail(&world, job.head.id, 3).await;
     let adapted = before.round.adapted.unwrap();
     assert_eq!((adapted.works, adapted.deadline_ms, adapted.dropout_permille), (20, 6_000, 100));
     assert_eq!((adapted.cohort, adapted.fastest_ms), (10, None));
@@ -64,12 +64,12 @@ async fn a_deadline_follows_the_measured_times() {
         before.explanation
     );
     world.restart().await;
-    assert_eq!(detail(&world, job.id, 3).await.round.adapted, Some(adapted));
+    assert_eq!(detail(&world, job.head.id, 3).await.round.adapted, Some(adapted));
     play(&world, &devices, 1).await;
-    let round = world.round(job.id, 3).await;
+    let round = world.round(job.head.id, 3).await;
     assert_eq!(round.deadline_at_ms.unwrap() - round.selected_at_ms.unwrap(), 6_000);
     assert_eq!((round.phase, round.reported, round.expired), (Phase::Committed, 9, 1));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: a class of devices that a deadline has shut out takes part again, once it is common enough to be a class.
@@ -85,18 +85,18 @@ async fn a_slow_class_of_devices_is_let_in_again() {
     let devices = fleet(&world).await;
     play(&world, &devices, 5).await;
     for number in 3..=5 {
-        let shut_out = detail(&world, job.id, number).await.round;
+        let shut_out = detail(&world, job.head.id, number).await.round;
         assert_eq!((shut_out.adapted.unwrap().deadline_ms, shut_out.reported), (6_000, 9));
     }
     world.drive().await;
-    let open = detail(&world, job.id, 6).await;
+    let open = detail(&world, job.head.id, 6).await;
     let adapted = open.round.adapted.unwrap();
     assert_eq!((adapted.works, adapted.deadline_ms, adapted.fastest_ms), (50, 26_000, Some(6_000)));
     assert!(open.explanation.contains("lets a slow class of devices take part"), "{}", open.explanation);
     play(&world, &devices, 1).await;
-    let round = world.round(job.id, 6).await;
+    let round = world.round(job.head.id, 6).await;
     assert_eq!((round.phase, round.reported), (Phase::Committed, 10));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -148,12 +148,12 @@ async fn the_goal_follows_the_diversity_of_recent_rounds() {
             device.contribute(work, &STEP, 10).await;
         }
         world.drive().await;
-        let round = world.round(job.id, number).await;
+        let round = world.round(job.head.id, number).await;
         assert_eq!((round.phase, round.goal, round.adapted_goal), (Phase::Committed, 3, None), "{number}");
     }
     world.drive().await;
     world.restart().await;
-    let open = detail(&world, job.id, 6).await;
+    let open = detail(&world, job.head.id, 6).await;
     let goal = AdaptedGoal { rounds: 5, useful: Some(1), least: 2, most: 3 };
     assert_eq!((open.round.goal, open.round.adapted_goal), (2, Some(goal)));
     assert!(
@@ -165,9 +165,9 @@ async fn the_goal_follows_the_diversity_of_recent_rounds() {
     a.contribute(&one, &STEP, 10).await;
     b.contribute(&two, &STEP, 10).await;
     world.drive().await;
-    let round = world.round(job.id, 6).await;
+    let round = world.round(job.head.id, 6).await;
     assert_eq!((round.phase, round.cohort, round.reported), (Phase::Committed, 2, 2));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: in a buffered job the deadline of each client follows the measured times.
@@ -192,11 +192,11 @@ async fn the_deadline_of_a_buffered_job_follows_the_measured_times() {
     }
     let [first] = world.assign([&devices[0]]).await;
     assert_eq!((first.round, first.deadline_in_ms), (5, 6_000));
-    let open = detail(&world, job.id, 5).await;
+    let open = detail(&world, job.head.id, 5).await;
     let adapted = open.round.adapted.unwrap();
     assert_eq!((adapted.works, adapted.dropout_permille, adapted.cohort), (20, 0, 10));
     // Ten places, each taken for 5 s.
     assert_eq!((open.round.goal, adapted.updates_per_hour), (5, 7_200));
     assert!(open.explanation.contains("a deadline of 6 s for each client"), "{}", open.explanation);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }

@@ -64,7 +64,7 @@ async fn accuracy(combine: &Value, attackers: usize) -> f64 {
     let mut last = None;
     for version in 0..ROUNDS {
         let assignments = world.assign(devices.each_ref()).await;
-        let start = world.weights(job.id, version).await;
+        let start = world.weights(job.head.id, version).await;
         for (place, (device, assignment)) in devices.iter().zip(&assignments).enumerate() {
             let mut delta = learnt(assignment, &start, &clients[place]);
             if place < attackers {
@@ -76,7 +76,7 @@ async fn accuracy(combine: &Value, attackers: usize) -> f64 {
         last = assignments.into_iter().next();
     }
     let assignment = last.unwrap();
-    let model = model(&assignment, world.weights(job.id, ROUNDS).await);
+    let model = model(&assignment, world.weights(job.head.id, ROUNDS).await);
     let task = EvaluateTask { model: &model, spec: &assignment.plan.model.spec, loss: Loss::CrossEntropy };
     LayerTrainer::new(Arc::new(test)).evaluate(&task, &|| false).unwrap().accuracy.unwrap()
 }

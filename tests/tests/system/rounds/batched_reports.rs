@@ -50,22 +50,22 @@ async fn a_round_closes_at_its_goal(world: World) {
         };
         devices.iter().zip(&assignments).map(update).collect::<Vec<_>>()
     };
-    let answers = together(&world, job.id, updates()).await;
+    let answers = together(&world, job.head.id, updates()).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 3);
     for answer in answers.into_iter().filter(|answer| answer.status != 200) {
         answer.refused(ProblemType::AssignmentClosed);
     }
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reported, round.expired, round.weight), (Phase::Aggregating, 3, 2, 30));
     let again = join_all(updates()).await;
     assert_eq!(again.iter().filter(|answer| answer.status == 200).count(), 3, "acknowledged again, and not counted");
-    let states = world.assignments(job.id, 1).await;
+    let states = world.assignments(job.head.id, 1).await;
     let late = states.iter().filter(|one| one.state == AssignmentState::Expired && one.late_at_ms.is_some());
     assert_eq!(late.count(), 2, "they came back");
     world.drive().await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reported, round.weight), (Phase::Committed, 3, 30));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -95,14 +95,14 @@ async fn a_report_that_fails_its_transaction_is_refused_alone() {
         let classes = json!({ "kind": "per_class", "examples": examples, "right": examples });
         async move { device.evaluate(id, &report(&json!({ "accuracy": 1.0, "classes": classes }))).await }
     });
-    let [first, second, third] = together(&world, job.id, requests.collect()).await.try_into().ok().unwrap();
+    let [first, second, third] = together(&world, job.head.id, requests.collect()).await.try_into().ok().unwrap();
     first.value();
     let problem = second.refused(ProblemType::UpdateRejected);
     assert!(problem.detail.contains("3 classes, where the round counts 2"), "{}", problem.detail);
     third.value();
     world.drive().await;
-    let round = world.evaluation(job.id, 1).await;
+    let round = world.evaluation(job.head.id, 1).await;
     assert_eq!((round.phase, round.reported, round.rejected), (Phase::Committed, 2, 1));
     assert_eq!(round.classes.unwrap().examples, [9, 11]);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }

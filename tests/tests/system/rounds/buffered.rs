@@ -48,7 +48,7 @@ async fn slow_clients_count_later(world: World) {
     let [a, b, slow] = world.devices().await;
     let [first, second, third] = world.assign([&a, &b, &slow]).await;
     assert_eq!((first.round, third.round, third.model_version, third.deadline_in_ms), (1, 1, 0, 10_000));
-    let open = world.round(job.id, 1).await;
+    let open = world.round(job.head.id, 1).await;
     assert_eq!((open.phase, open.goal, open.assigned, open.deadline_at_ms), (Phase::Training, 2, 3, None));
     for version in 1..=2 {
         let [one, two] = match version {
@@ -59,11 +59,11 @@ async fn slow_clients_count_later(world: World) {
         report(&a, &one, &STEP, 10).await;
         report(&b, &two, &STEP, 30).await;
         world.drive().await;
-        assert_eq!(world.job_now(job.id).await.model_version, Some(version));
+        assert_eq!(world.job_now(job.head.id).await.head.model_version, Some(version));
     }
     let status: Value = slow.status(third.id).await.ok();
     assert_eq!(status["reported"], false, "its work is still wanted");
-    let moved = world.round(job.id, 3).await;
+    let moved = world.round(job.head.id, 3).await;
     assert_eq!((moved.cohort, moved.assigned), (1, 1), "the slow one has moved on");
     assert_eq!(slow.work().await, Assignment { round: 3, ..third.clone() }, "it is the same work");
 
@@ -73,22 +73,22 @@ async fn slow_clients_count_later(world: World) {
     report(&slow, &third, &delta, 100).await;
     report(&a, &fresh, &STEP, 10).await;
     world.drive().await;
-    let (before, after) = (world.weights(job.id, 2).await, world.weights(job.id, 3).await);
+    let (before, after) = (world.weights(job.head.id, 2).await, world.weights(job.head.id, 3).await);
     // Its weight is the nearest multiple of 2^-16 examples.
     let weight = (100.0 / 3f64.sqrt() * 65536.0).round() / 65536.0;
     assert_eq!(after, expected(&before, &[(&delta, weight), (&STEP, 10.0)], 110.0));
-    let counted = world.assignments(job.id, 3).await;
+    let counted = world.assignments(job.head.id, 3).await;
     let of_slow = counted.iter().find(|assignment| assignment.client == slow.id).unwrap();
     assert_eq!((of_slow.state, of_slow.base_version, of_slow.staleness), (AssignmentState::Reported, 0, 2));
-    let buffer = world.round(job.id, 3).await.buffer.unwrap();
+    let buffer = world.round(job.head.id, 3).await.buffer.unwrap();
     assert_eq!((buffer.staleness_mean, buffer.staleness_max), (Some(1.0), Some(16)));
     assert!((buffer.lost_weight - (100.0 - weight)).abs() < 1e-9);
-    let stale: Vec<StaleClient> = world.look(&format!("/jobs/{}/stale-clients", job.id)).await.ok();
+    let stale: Vec<StaleClient> = world.look(&format!("/jobs/{}/stale-clients", job.head.id)).await.ok();
     assert_eq!(stale.len(), 1, "the others were never behind: {stale:?}");
     let StaleClient { client, updates, staleness_mean, staleness_max, examples, lost_weight, .. } = stale[0];
     assert_eq!((client, updates, staleness_mean, staleness_max, examples), (slow.id, 1, 2.0, 2, 100));
     assert!((lost_weight - buffer.lost_weight).abs() < 1e-9);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -115,9 +115,9 @@ async fn the_divisor_is_a_setting() {
     world.drive().await;
     report(&b, &second, &STEP, 30).await;
     world.drive().await;
-    let (before, after) = (world.weights(job.id, 1).await, world.weights(job.id, 2).await);
+    let (before, after) = (world.weights(job.head.id, 1).await, world.weights(job.head.id, 2).await);
     assert_eq!(after, expected(&before, &[(&STEP, 1.0)], 1.0));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: work that can no longer count is refused before its bytes move, and new work is there at once.
@@ -130,20 +130,20 @@ async fn too_stale_work_is_refused_before_its_bytes_and_replaced() {
     for version in 1..=2 {
         report(&fast, &work, &STEP, 10).await;
         world.drive().await;
-        assert_eq!(world.job_now(job.id).await.model_version, Some(version));
+        assert_eq!(world.job_now(job.head.id).await.head.model_version, Some(version));
         [work] = world.assign([&fast]).await;
     }
     let refused = slow.status(old.id).await.refused(ProblemType::UpdateStale);
     assert_eq!((refused.status, refused.retry_after_ms), (410, Some(0)));
     let refused = slow.put_update(old.id, &figures(10), delta_file(&old, &STEP)).await;
     assert!(refused.refused(ProblemType::UpdateStale).detail.contains("2 versions behind"));
-    let of_old = world.assignments(job.id, 2).await;
+    let of_old = world.assignments(job.head.id, 2).await;
     let of_old = of_old.iter().find(|assignment| assignment.client == slow.id).unwrap();
-    assert_eq!((of_old.state, of_old.bytes_up), (AssignmentState::Expired, 0));
+    assert_eq!((of_old.state, of_old.traffic.bytes_up), (AssignmentState::Expired, 0));
     assert!(of_old.explanation.as_ref().unwrap().starts_with("too stale"), "{of_old:?}");
     let [new] = world.assign([&slow]).await;
     assert_eq!((new.model_version, new.round), (2, 3));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: a client that does not return frees its place at its own deadline, and a buffer is never abandoned for it.
@@ -156,18 +156,18 @@ async fn a_dead_client_frees_its_place() {
     let waiting = alive.wait();
     world.until_waiting(1).await;
     world.pass_ms(9_999).await;
-    assert_eq!(world.round(job.id, 1).await.assigned, 1);
+    assert_eq!(world.round(job.head.id, 1).await.assigned, 1);
     world.pass_ms(1).await;
     let CheckInResponse::Assigned(work) = waiting.await.unwrap() else { panic!("the place is free") };
     assert_eq!((work.round, work.deadline_in_ms), (1, 10_000));
     dead.status(lost.id).await.refused(ProblemType::AssignmentClosed);
     report(&alive, &work, &STEP, 10).await;
     world.drive().await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reported, round.expired, round.spare), (Phase::Committed, 1, 1, 0));
     world.pass_ms(1_000_000_000).await;
-    assert_eq!(world.round(job.id, 2).await.phase, Phase::Training, "it waits for clients without end");
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 2).await.phase, Phase::Training, "it waits for clients without end");
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: a client may work again for the same version, and each piece of work has a seed of its own.
@@ -193,9 +193,9 @@ async fn a_client_may_work_twice_for_a_version() {
     world.drive().await;
     seeds.dedup();
     assert_eq!(seeds.len(), 3);
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reported, round.failed), (Phase::Committed, 3, 1));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// The files of the versions of three clients that report together.
@@ -214,10 +214,10 @@ pub(super) async fn versions(file: &Value) -> Vec<Vec<u8>> {
         }
         world.drive().await;
     }
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
     let mut files = Vec::new();
     for version in 0..=3 {
-        files.push(world.model_file(job.id, version).await);
+        files.push(world.model_file(job.head.id, version).await);
     }
     files
 }
@@ -246,11 +246,11 @@ async fn clients_that_take_turns_are_as_stale_as_there_are_others() {
         report(&devices[place], &work[place], &STEP, 10).await;
         world.drive().await;
         let number = turn as u32 + 1;
-        let assignments = world.assignments(job.id, number).await;
+        let assignments = world.assignments(job.head.id, number).await;
         assert_eq!(assignments[0].staleness, number.min(4) - 1);
         [work[place]] = world.assign([&devices[place]]).await;
     }
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: whatever the rule, a buffered job works: robust rules, FedNova, norm clipping, optimisers with companions.
@@ -281,8 +281,8 @@ async fn every_rule_that_a_buffered_job_may_have_makes_a_version() {
             report(device, work, &STEP, 10).await;
         }
         world.drive().await;
-        assert_eq!(world.job_now(job.id).await.model_version, Some(2), "{changes}");
-        world.check_books(job.id).await;
+        assert_eq!(world.job_now(job.head.id).await.head.model_version, Some(2), "{changes}");
+        world.check_books(job.head.id).await;
     }
 }
 
@@ -295,9 +295,9 @@ async fn a_job_that_has_trained_lets_its_clients_go() {
     let [first, second] = world.assign([&a, &b]).await;
     report(&a, &first, &STEP, 10).await;
     world.drive().await;
-    assert_eq!(world.job_now(job.id).await.state, JobState::Completed);
+    assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Completed);
     b.status(second.id).await.refused(ProblemType::AssignmentClosed);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -306,23 +306,23 @@ async fn a_stopped_job_abandons_its_buffer_and_a_paused_one_draws_nobody() {
     let job = start(&world, json!({ "buffer": 2, "concurrency": 2 }), json!({})).await;
     let [a, b, c] = world.devices().await;
     let [first, second] = world.assign([&a, &b]).await;
-    let pause = |action: &str| format!("/jobs/{}/{action}", job.id);
+    let pause = |action: &str| format!("/jobs/{}/{action}", job.head.id);
     world.operate(reqwest::Method::POST, &pause("pause"), &json!({})).await.value();
     report(&a, &first, &STEP, 10).await;
     assert_eq!(world.gather(&[&c]).await, [None], "nobody is drawn");
     report(&b, &second, &STEP, 10).await;
     world.drive().await;
-    assert_eq!(world.job_now(job.id).await.model_version, Some(1), "a full buffer commits");
-    assert_eq!(world.round(job.id, 2).await.phase, Phase::Training, "what is on its way would count");
+    assert_eq!(world.job_now(job.head.id).await.head.model_version, Some(1), "a full buffer commits");
+    assert_eq!(world.round(job.head.id, 2).await.phase, Phase::Training, "what is on its way would count");
     world.operate(reqwest::Method::POST, &pause("resume"), &json!({})).await.value();
     let [third] = world.assign([&c]).await;
     assert_eq!(third.model_version, 1);
     world.operate(reqwest::Method::POST, &pause("stop"), &json!({})).await.value();
     world.drive().await;
-    let round = world.round(job.id, 2).await;
+    let round = world.round(job.head.id, 2).await;
     assert_eq!((round.phase, round.reason, round.expired), (Phase::Abandoned, Some(AbandonReason::JobStopped), 1));
     c.status(third.id).await.refused(ProblemType::AssignmentClosed);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: a restart between any two updates loses none of them, and the versions are the same to the last bit.
@@ -353,8 +353,8 @@ async fn a_restart_between_updates_gives_the_same_versions() {
             world.restart().await;
         }
         world.drive().await;
-        files.push((world.model_file(job.id, 1).await, world.model_file(job.id, 2).await));
-        world.check_books(job.id).await;
+        files.push((world.model_file(job.head.id, 1).await, world.model_file(job.head.id, 2).await));
+        world.check_books(job.head.id).await;
     }
     assert_eq!(files[0], files[1]);
 }
@@ -367,7 +367,7 @@ async fn an_update_between_two_buffers_waits_for_the_next() {
     let [a, b] = world.devices().await;
     let [first, second] = world.assign([&a, &b]).await;
     report(&a, &first, &STEP, 10).await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Aggregating);
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Aggregating);
     let status: Value = b.status(second.id).await.ok();
     assert_eq!(status["reported"], false);
     let early = b.put_update(second.id, &figures(10), delta_file(&second, &STEP)).await;
@@ -375,9 +375,9 @@ async fn an_update_between_two_buffers_waits_for_the_next() {
     world.drive().await;
     report(&b, &second, &STEP, 10).await;
     world.drive().await;
-    let assignments = world.assignments(job.id, 2).await;
+    let assignments = world.assignments(job.head.id, 2).await;
     assert_eq!((assignments[0].client, assignments[0].staleness), (b.id, 1));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]

@@ -36,12 +36,12 @@ fn test_set(last: i64) -> Vec<u8> {
 }
 
 async fn upload(world: &World, job: &Job, file: Vec<u8>) -> Answer {
-    Answer::to(world.operator_request(Method::PUT, &format!("/jobs/{}/test-set", job.id)).body(file)).await
+    Answer::to(world.operator_request(Method::PUT, &format!("/jobs/{}/test-set", job.head.id)).body(file)).await
 }
 
 /// Trains one round that ends in the network which copies its inputs.
 async fn train_once(world: &World, job: &Job, device: &Device) {
-    let before = world.weights(job.id, world.job_now(job.id).await.model_version.unwrap()).await;
+    let before = world.weights(job.head.id, world.job_now(job.head.id).await.head.model_version.unwrap()).await;
     let wanted = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0];
     let delta: Vec<f32> = wanted.iter().zip(before).map(|(wanted, before)| wanted - before).collect();
     let [assignment] = world.assign([device]).await;
@@ -68,7 +68,7 @@ async fn evaluated(world: &World, job: &Job, number: u32) -> Round {
     let ended = async {
         loop {
             world.drive().await;
-            let round = world.evaluation(job.id, number).await;
+            let round = world.evaluation(job.head.id, number).await;
             if !round.phase.is_open() {
                 return round;
             }
@@ -82,7 +82,7 @@ async fn evaluated(world: &World, job: &Job, number: u32) -> Round {
 async fn a_version_is_measured_on_the_uploaded_test_set_and_the_job_ends_with_it() {
     let world = World::start().await;
     let job: Job = world.create_job(&own_job(&json!({}))).await.ok();
-    let empty: TestSetState = world.look(&format!("/jobs/{}/test-set", job.id)).await.ok();
+    let empty: TestSetState = world.look(&format!("/jobs/{}/test-set", job.head.id)).await.ok();
     assert_eq!(empty.test_set, None);
     let file = test_set(1);
     let stored: TestSet = upload(&world, &job, file.clone()).await.ok();
@@ -95,16 +95,16 @@ async fn a_version_is_measured_on_the_uploaded_test_set_and_the_job_ends_with_it
     let round = evaluated(&world, &job, 1).await;
     assert_eq!((round.phase, round.weight, round.cohort, round.reported), (Phase::Committed, 3, 0, 0));
     assert_eq!(round.accuracy, Some(2.0 / 3.0));
-    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1?task=evaluate", job.id)).await.ok();
+    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1?task=evaluate", job.head.id)).await.ok();
     assert_eq!(detail.classes, Some(ClassCounts::Confusion { classes: 2, counts: vec![1, 0, 1, 1] }));
     assert!(detail.explanation.contains("on the coordinator, with 3 examples"), "{}", detail.explanation);
-    assert_eq!(world.round(job.id, 1).await.accuracy, Some(2.0 / 3.0));
+    assert_eq!(world.round(job.head.id, 1).await.accuracy, Some(2.0 / 3.0));
     world.drive().await;
-    assert_eq!(world.job_now(job.id).await.state, JobState::Completed);
-    world.check_books(job.id).await;
+    assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Completed);
+    world.check_books(job.head.id).await;
 
     assert_eq!(bodies_of_test_sets(&world).await, 1);
-    assert_eq!(world.operate(Method::DELETE, &format!("/jobs/{}", job.id), &json!({})).await.status, 204);
+    assert_eq!(world.operate(Method::DELETE, &format!("/jobs/{}", job.head.id), &json!({})).await.status, 204);
     assert_eq!(bodies_of_test_sets(&world).await, 0);
 }
 
@@ -115,23 +115,23 @@ async fn an_evaluation_waits_for_its_test_set_and_calls_no_client() {
     let job: Job = world.create_job(&own_job(&json!({ "stop": {} }))).await.ok();
     let device = world.device().await;
     train_once(&world, &job, &device).await;
-    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1?task=evaluate", job.id)).await.ok();
+    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1?task=evaluate", job.head.id)).await.ok();
     assert_eq!(detail.round.phase, Phase::Selecting);
     assert!(detail.explanation.contains("waits for the test set"), "{}", detail.explanation);
-    let health = world.job_now(job.id).await.health.unwrap();
+    let health = world.job_now(job.head.id).await.health.unwrap();
     assert_eq!(health.kind, HealthKind::WaitingForEvaluators);
     assert!(health.remedy.unwrap().contains("test-set upload"));
     // The device is drawn for training again, never for the evaluation.
     let work = world.gather(&[&device]).await;
     assert_eq!(work[0].as_ref().map(|work| work.round), Some(2));
     world.pass_ms(20_000).await;
-    assert_eq!(world.evaluation(job.id, 1).await.phase, Phase::Selecting, "no timeout ends it");
+    assert_eq!(world.evaluation(job.head.id, 1).await.phase, Phase::Selecting, "no timeout ends it");
 
     let late: TestSet = upload(&world, &job, test_set(0)).await.ok();
     let replaced: TestSet = upload(&world, &job, test_set(1)).await.ok();
     assert_ne!(late.sha256, replaced.sha256);
     assert_eq!(evaluated(&world, &job, 1).await.phase, Phase::Committed);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: a trained job without a test set neither ends without a result nor is silent; an upload ends it, and so does
@@ -143,20 +143,20 @@ async fn a_trained_job_waits_for_its_test_set() {
     let device = world.device().await;
     train_once(&world, &job, &device).await;
     world.pass_ms(3_600_000).await;
-    let waits = world.job_now(job.id).await;
-    assert_eq!((waits.state, world.evaluation(job.id, 1).await.phase), (JobState::Running, Phase::Selecting));
+    let waits = world.job_now(job.head.id).await;
+    assert_eq!((waits.head.state, world.evaluation(job.head.id, 1).await.phase), (JobState::Running, Phase::Selecting));
     let text = waits.health.unwrap().text;
     assert!(text.starts_with("trained; only the evaluation of round 1 waits for the test set"), "{text}");
     upload(&world, &job, test_set(0)).await.ok::<TestSet>();
     assert_eq!(evaluated(&world, &job, 1).await.accuracy, Some(1.0));
     world.drive().await;
-    assert_eq!(world.job_now(job.id).await.state, JobState::Completed);
+    assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Completed);
 
     let other: Job = world.create_job(&own_job(&json!({ "name": "other" }))).await.ok();
     train_once(&world, &other, &device).await;
-    world.operate(Method::POST, &format!("/jobs/{}/stop", other.id), &json!({})).await.value();
+    world.operate(Method::POST, &format!("/jobs/{}/stop", other.head.id), &json!({})).await.value();
     world.drive().await;
-    let round = world.evaluation(other.id, 1).await;
+    let round = world.evaluation(other.head.id, 1).await;
     assert_eq!((round.phase, round.reason), (Phase::Abandoned, Some(AbandonReason::JobStopped)));
     let nodes: Page<Node> = world.look("/nodes").await.ok();
     assert!(nodes.items[0].leases.is_empty(), "both jobs have ended: {:?}", nodes.items[0].leases);
@@ -170,14 +170,14 @@ async fn a_restart_evaluates_what_was_open() {
     let job: Job = world.create_job(&own_job(&json!({ "evaluation": { "where": "coordinator" } }))).await.ok();
     let device = world.device().await;
     train_once(&world, &job, &device).await;
-    assert_eq!(world.evaluation(job.id, 1).await.phase, Phase::Selecting);
+    assert_eq!(world.evaluation(job.head.id, 1).await.phase, Phase::Selecting);
     upload(&world, &job, test_set(1)).await.ok::<TestSet>();
     world.restart().await;
     let round = evaluated(&world, &job, 1).await;
     assert_eq!((round.phase, round.accuracy), (Phase::Committed, Some(2.0 / 3.0)));
     world.drive().await;
-    assert_eq!(world.job_now(job.id).await.state, JobState::Completed);
-    world.check_books(job.id).await;
+    assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Completed);
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -189,8 +189,8 @@ async fn a_job_ends_at_an_accuracy_that_the_coordinator_measured() {
     train_once(&world, &job, &device).await;
     assert_eq!(evaluated(&world, &job, 1).await.accuracy, Some(1.0));
     world.drive().await;
-    assert_eq!(world.job_now(job.id).await.state, JobState::Completed);
-    world.check_books(job.id).await;
+    assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Completed);
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -202,7 +202,7 @@ async fn test_sets_that_do_not_fit_and_jobs_that_take_none_are_refused() {
     upload(&world, &job, b"a,b\n1,2\n".to_vec()).await.refused(ProblemType::TestSetInvalid);
     let whole = test_set(1);
     upload(&world, &job, whole[..whole.len() - 1].to_vec()).await.refused(ProblemType::TestSetInvalid);
-    let state: TestSetState = world.look(&format!("/jobs/{}/test-set", job.id)).await.ok();
+    let state: TestSetState = world.look(&format!("/jobs/{}/test-set", job.head.id)).await.ok();
     assert_eq!(state.test_set, None, "nothing of them is kept");
 
     let on_clients: Job = world.create_job(&job_file(&json!({ "name": "other", "evaluation": {} }))).await.ok();

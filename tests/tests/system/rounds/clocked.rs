@@ -20,7 +20,7 @@ async fn start(world: &World, members: u32, slack: u32) -> Job {
 }
 
 async fn clocks(world: &World, job: &Job, round: u32) -> Vec<MemberClock> {
-    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/{round}", job.id)).await.ok();
+    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/{round}", job.head.id)).await.ok();
     detail.clocks
 }
 
@@ -42,7 +42,7 @@ async fn a_fast_member_waits_for_the_slowest(mut world: World) {
     let job = start(&world, 2, 1).await;
     let [fast, slow] = world.devices().await;
     assert_eq!(world.gather(&[&fast]).await, [None], "the round waits for both");
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Selecting);
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Selecting);
     let [first, late] = world.assign([&fast, &slow]).await;
     assert_eq!(late.deadline_in_ms, 10_000);
     report(&fast, &first, &STEP, 10).await;
@@ -51,7 +51,7 @@ async fn a_fast_member_waits_for_the_slowest(mut world: World) {
     report(&fast, &second, &STEP, 10).await;
     world.restart().await;
     assert_eq!(world.gather(&[&fast]).await, [None], "it is two updates ahead");
-    let open = world.round(job.id, 2).await;
+    let open = world.round(job.head.id, 2).await;
     assert_eq!((open.phase, open.reported, open.buffer.unwrap().slack), (Phase::Training, 0, Some(1)));
     assert_eq!(at(&world, &job, 2).await, [(2, false), (0, true)]);
     report(&slow, &late, &STEP, 30).await;
@@ -60,12 +60,12 @@ async fn a_fast_member_waits_for_the_slowest(mut world: World) {
     let [again] = world.assign([&slow]).await;
     report(&slow, &again, &STEP, 30).await;
     world.drive().await;
-    let counted = world.assignments(job.id, 2).await;
+    let counted = world.assignments(job.head.id, 2).await;
     let mut stale: Vec<_> = counted.iter().map(|update| (update.client_number, update.staleness)).collect();
     stale.sort_unstable();
     assert_eq!(stale, [(2, 0), (2, 1)], "of the slow one, with its whole weight");
-    assert_eq!(world.round(job.id, 2).await.buffer.unwrap().lost_weight, 0.0);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 2).await.buffer.unwrap().lost_weight, 0.0);
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -92,9 +92,9 @@ async fn a_member_that_dies_leaves_at_its_deadline() {
     assert_eq!(world.gather(&[a, b]).await, [None, None], "a slack of 0");
     world.restart().await;
     world.pass_ms(9_999).await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Training);
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Training);
     world.pass_ms(1).await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reported, round.expired), (Phase::Committed, 2, 1));
     let [one, two] = world.assign([a, b]).await;
     assert_eq!((one.round, two.model_version), (2, 1));
@@ -106,8 +106,8 @@ async fn a_member_that_dies_leaves_at_its_deadline() {
         report(device, work, &STEP, 10).await;
     }
     world.drive().await;
-    assert_eq!(world.round(job.id, 2).await.reported, 3);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 2).await.reported, 3);
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: who reports and does not come back leaves too, once it could have begun for the time of a work.
@@ -125,11 +125,11 @@ async fn a_member_that_stays_away_leaves() {
     assert!(missed[0].missed_at_ms.is_none() && missed[1].missed_at_ms.is_some(), "{missed:?}");
     report(&stays, &again, &STEP, 10).await;
     world.pass_ms(9_999).await;
-    assert_eq!(world.round(job.id, 2).await.phase, Phase::Training, "it may still come");
+    assert_eq!(world.round(job.head.id, 2).await.phase, Phase::Training, "it may still come");
     world.pass_ms(1).await;
-    let round = world.round(job.id, 2).await;
+    let round = world.round(job.head.id, 2).await;
     assert_eq!((round.phase, round.reported, round.expired), (Phase::Committed, 1, 0));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -138,10 +138,10 @@ async fn a_selection_without_clients_is_abandoned_and_a_paused_job_begins_nothin
     let job = start(&world, 2, 3).await;
     world.drive().await;
     world.pass_ms(300_000).await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reason), (Phase::Abandoned, Some(AbandonReason::SelectionTimeout)));
     world.pass_ms(1_000).await;
-    let path = |action: &str| format!("/jobs/{}/{action}", job.id);
+    let path = |action: &str| format!("/jobs/{}/{action}", job.head.id);
     world.operate(reqwest::Method::POST, &path("pause"), &json!({})).await.value();
     let [a, b] = world.devices().await;
     assert_eq!(world.gather(&[&a, &b]).await, [None, None]);
@@ -149,8 +149,8 @@ async fn a_selection_without_clients_is_abandoned_and_a_paused_job_begins_nothin
     world.assign([&a, &b]).await;
     world.operate(reqwest::Method::POST, &path("stop"), &json!({})).await.value();
     world.drive().await;
-    assert_eq!(world.round(job.id, 2).await.reason, Some(AbandonReason::JobStopped));
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 2).await.reason, Some(AbandonReason::JobStopped));
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]

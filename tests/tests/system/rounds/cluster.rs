@@ -28,7 +28,7 @@ fn daemon(world: &World, stop: &CancellationToken) -> JoinHandle<()> {
 async fn until_event(world: &World, job: &Job, wanted: impl Fn(&serde_json::Value) -> bool) {
     let mut after = 0;
     loop {
-        let path = format!("/events?job={}&after={after}&wait_ms=60000", job.id);
+        let path = format!("/events?job={}&after={after}&wait_ms=60000", job.head.id);
         let page = within_reason(world.look(&path)).await.value();
         let events = page["items"].as_array().unwrap();
         after += events.len();
@@ -43,7 +43,7 @@ async fn rounds_and_restarts_are_the_same_on_postgresql() {
     let Some(database) = postgres().await else { return };
     let mut world = World::start_on(database).await;
     let job = world.job(json!({ "round": { "updates_goal": 2 }, "stop": { "rounds": 2 } })).await;
-    let mut expected = world.weights(job.id, 0).await;
+    let mut expected = world.weights(job.head.id, 0).await;
     let [a, b] = world.devices().await;
     for round in 1..=2 {
         let [first, second] = world.assign([&a, &b]).await;
@@ -51,14 +51,14 @@ async fn rounds_and_restarts_are_the_same_on_postgresql() {
         world.restart().await;
         b.contribute(&second, &[-0.5; WEIGHTS], 10).await;
         world.drive().await;
-        let closed = world.round(job.id, round).await;
+        let closed = world.round(job.head.id, round).await;
         assert_eq!((closed.phase, closed.reported), (Phase::Committed, 2));
         expected.iter_mut().for_each(|weight| *weight += 0.25);
-        let weights = world.weights(job.id, round).await;
+        let weights = world.weights(job.head.id, round).await;
         assert!(weights.iter().zip(&expected).all(|(weight, expected)| (weight - expected).abs() < 1e-6));
     }
-    assert_eq!(world.job_now(job.id).await.state, JobState::Completed);
-    world.check_books(job.id).await;
+    assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Completed);
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -78,8 +78,8 @@ async fn clients_of_two_coordinators_take_part_in_the_same_rounds() {
     }
     let clients: Page<Enrolled> = one.look("/clients?population=devices").await.ok();
     assert_eq!(clients.items.iter().map(|client| client.reported).collect::<Vec<_>>(), [3; 4]);
-    one.check_books(job.id).await;
-    other.check_books(job.id).await;
+    one.check_books(job.head.id).await;
+    other.check_books(job.head.id).await;
     one.stop().await;
     other.stop().await;
 }
@@ -107,7 +107,7 @@ async fn when_a_coordinator_stops_the_other_goes_on_with_its_jobs() {
     for daemon in staying {
         within_reason(daemon).await.unwrap();
     }
-    assert_eq!(other.job_now(job.id).await.rounds_committed, 4);
-    other.check_books(job.id).await;
+    assert_eq!(other.job_now(job.head.id).await.head.rounds_committed, 4);
+    other.check_books(job.head.id).await;
     other.stop().await;
 }

@@ -22,7 +22,7 @@ async fn play(world: &World, one: &Arc<App>, other: &Arc<App>) {
         drivers.0.await.unwrap().unwrap();
         drivers.1.await.unwrap().unwrap();
     };
-    let mut expected = world.weights(job.id, 0).await;
+    let mut expected = world.weights(job.head.id, 0).await;
     for round in 1..=3 {
         let waiting = devices.each_ref().map(Device::wait);
         world.until_waiting(3).await;
@@ -34,14 +34,14 @@ async fn play(world: &World, one: &Arc<App>, other: &Arc<App>) {
             device.contribute(&assignment, &[0.5; WEIGHTS], 10).await;
         }
         both().await;
-        let closed = world.round(job.id, round).await;
+        let closed = world.round(job.head.id, round).await;
         assert_eq!((closed.phase, closed.cohort, closed.reported), (Phase::Committed, 3, 3));
         expected.iter_mut().for_each(|weight| *weight += 0.5);
-        assert_eq!(world.weights(job.id, round).await, expected, "each update counts once");
+        assert_eq!(world.weights(job.head.id, round).await, expected, "each update counts once");
     }
-    let now = world.job_now(job.id).await;
-    assert_eq!((now.state, now.rounds_opened, now.rounds_committed), (JobState::Completed, 3, 3));
-    world.check_books(job.id).await;
+    let now = world.job_now(job.head.id).await;
+    assert_eq!((now.head.state, now.head.rounds_opened, now.head.rounds_committed), (JobState::Completed, 3, 3));
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,7 +64,7 @@ async fn updates_that_arrive_together_are_each_counted_once() {
     let job = world.job(json!({ "round": { "updates_goal": 8 } })).await;
     let devices: [_; 8] = world.devices().await;
     let work = world.gather(&devices.each_ref()).await;
-    let before = world.weights(job.id, 0).await;
+    let before = world.weights(job.head.id, 0).await;
     let uploads: Vec<_> = devices
         .iter()
         .zip(work)
@@ -87,9 +87,9 @@ async fn updates_that_arrive_together_are_each_counted_once() {
         }
     }
     world.drive().await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reported, round.weight), (Phase::Committed, 8, 80));
     let expected: Vec<f32> = before.iter().map(|weight| weight + 0.25).collect();
-    assert_eq!(world.weights(job.id, 1).await, expected);
-    world.check_books(job.id).await;
+    assert_eq!(world.weights(job.head.id, 1).await, expected);
+    world.check_books(job.head.id).await;
 }

@@ -23,7 +23,7 @@ async fn an_evaluation_stores_weighted_means_with_the_round_that_made_the_model(
     let [trainer, x, y] = world.devices().await;
     let (x, y) = (x.with("evaluator", "yes"), y.with("evaluator", "yes"));
     train_once(&world, &trainer).await;
-    assert_eq!(world.job_now(job.id).await.state, JobState::Running, "its last model is not measured yet");
+    assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Running, "its last model is not measured yet");
 
     let [first, second] = world.assign([&x, &y]).await;
     assert_eq!((first.model_version, first.round), (1, 1));
@@ -32,16 +32,16 @@ async fn an_evaluation_stores_weighted_means_with_the_round_that_made_the_model(
     y.evaluate(second.id, &report(10, 2.0, 0.9)).await.value();
     world.drive().await;
 
-    let (training, evaluation) = (world.round(job.id, 1).await, world.evaluation(job.id, 1).await);
+    let (training, evaluation) = (world.round(job.head.id, 1).await, world.evaluation(job.head.id, 1).await);
     assert_eq!((evaluation.phase, evaluation.weight), (Phase::Committed, 40));
     for round in [&training, &evaluation] {
         assert_eq!(round.loss, Some(1.25));
         assert!((round.accuracy.unwrap() - 0.6).abs() < 1e-12);
     }
     assert_eq!(training.training_loss, Some(0.5));
-    let now = world.job_now(job.id).await;
-    assert_eq!((now.state, now.rounds_opened), (JobState::Completed, 1));
-    world.check_books(job.id).await;
+    let now = world.job_now(job.head.id).await;
+    assert_eq!((now.head.state, now.head.rounds_opened), (JobState::Completed, 1));
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -56,8 +56,8 @@ async fn evaluators_without_an_accuracy_do_not_weigh_on_it() {
     x.evaluate(first.id, &json!({ "examples": 30, "loss": 1.0, "evaluate_ms": 5 })).await.value();
     y.evaluate(second.id, &json!({ "examples": 10, "loss": 2.0, "accuracy": 0.75, "evaluate_ms": 5 })).await.value();
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.accuracy, Some(0.75));
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.accuracy, Some(0.75));
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -66,14 +66,14 @@ async fn a_job_is_complete_after_its_rounds_and_draws_nobody_more() {
     let job = world.job(json!({ "stop": { "rounds": 2 } })).await;
     let device = world.device().await;
     train_once(&world, &device).await;
-    assert_eq!(world.job_now(job.id).await.state, JobState::Running);
+    assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Running);
     train_once(&world, &device).await;
-    let now = world.job_now(job.id).await;
-    assert_eq!((now.state, now.rounds_committed, now.model_version), (JobState::Completed, 2, Some(2)));
-    assert!(now.ended_at_ms.is_some());
+    let now = world.job_now(job.head.id).await;
+    assert_eq!((now.head.state, now.head.rounds_committed, now.head.model_version), (JobState::Completed, 2, Some(2)));
+    assert!(now.head.ended_at_ms.is_some());
     assert!(world.gather(&[&device]).await[0].is_none());
-    assert_eq!(world.job_now(job.id).await, now);
-    world.check_books(job.id).await;
+    assert_eq!(world.job_now(job.head.id).await, now);
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -88,9 +88,9 @@ async fn a_job_is_complete_when_its_accuracy_is_reached() {
         let report = json!({ "examples": 10, "loss": 1.0, "accuracy": accuracy, "evaluate_ms": 5 });
         evaluator.evaluate(measuring.id, &report).await.value();
         world.drive().await;
-        assert_eq!(world.job_now(job.id).await.state, state, "accuracy {accuracy}");
+        assert_eq!(world.job_now(job.head.id).await.head.state, state, "accuracy {accuracy}");
     }
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -99,10 +99,10 @@ async fn an_evaluation_without_evaluators_ends_and_does_not_keep_the_job_from_it
     let job: Job = world.create_job(&evaluated_job(&json!({ "stop": { "rounds": 1 } }))).await.ok();
     let trainer = world.device().await;
     train_once(&world, &trainer).await;
-    assert_eq!(world.job_now(job.id).await.state, JobState::Running);
+    assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Running);
     world.pass_ms(20_000).await;
-    assert_eq!(world.evaluation(job.id, 1).await.phase, Phase::Abandoned);
-    assert_eq!(world.job_now(job.id).await.state, JobState::Completed);
-    assert_eq!(world.round(job.id, 1).await.accuracy, None);
-    world.check_books(job.id).await;
+    assert_eq!(world.evaluation(job.head.id, 1).await.phase, Phase::Abandoned);
+    assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Completed);
+    assert_eq!(world.round(job.head.id, 1).await.accuracy, None);
+    world.check_books(job.head.id).await;
 }

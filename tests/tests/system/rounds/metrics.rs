@@ -74,18 +74,18 @@ async fn the_metrics_of_a_trainer_reach_the_operator() {
         world.drive().await;
     }
 
-    let trained = world.round(job.id, 1).await;
+    let trained = world.round(job.head.id, 1).await;
     let names: Vec<&str> = trained.metrics.iter().map(|metric| metric.name.as_str()).collect();
     assert_eq!(names, ["f1.macro_avg", "grad-norm"]);
     assert_eq!((trained.metrics[0].mean, trained.metrics[1].p50), (1e-9, 0.125));
     assert_eq!(trained.evaluation_metrics[0].mean, 0.75);
-    let assignments = world.assignments(job.id, 1).await;
+    let assignments = world.assignments(job.head.id, 1).await;
     assert_eq!(assignments[0].metrics.get("grad-norm"), Some(0.125));
-    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1", job.id)).await.ok();
+    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1", job.head.id)).await.ok();
     let counts = ClassCounts::Confusion { classes: 2, counts: vec![4, 0, 1, 3] };
     assert_eq!(detail.classes, Some(counts));
     assert_eq!(detail.evaluation.unwrap().classes.unwrap().right, [4, 3]);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -112,25 +112,25 @@ async fn metrics_are_weighted_by_examples_with_their_quantiles_over_clients() {
     }
     world.drive().await;
 
-    let round = world.evaluation(job.id, 1).await;
+    let round = world.evaluation(job.head.id, 1).await;
     let [auc, f1] = round.metrics.as_slice() else { panic!("{:?}", round.metrics) };
     assert_eq!((auc.name.as_str(), auc.reports, auc.min, auc.p50, auc.max), ("auc", 2, 0.5, 0.5, 0.9));
     assert!((auc.mean - 0.6).abs() < 1e-12);
     assert_eq!((f1.reports, f1.mean), (1, 0.5));
-    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1?task=evaluate", job.id)).await.ok();
+    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1?task=evaluate", job.head.id)).await.ok();
     assert_eq!(detail.classes, Some(ClassCounts::Confusion { classes: 2, counts: vec![5, 16, 0, 19] }));
     assert_eq!(round.classes.unwrap().examples, [21, 19]);
 
-    let curves: Vec<MetricCurve> = world.look(&format!("/jobs/{}/metric-curves", job.id)).await.ok();
+    let curves: Vec<MetricCurve> = world.look(&format!("/jobs/{}/metric-curves", job.head.id)).await.ok();
     let listed: Vec<_> = curves.iter().map(|curve| (curve.name.as_str(), curve.task, curve.points.len())).collect();
     assert_eq!(listed, [("auc", Task::Evaluate, 1), ("f1", Task::Evaluate, 1)]);
     assert_eq!(curves[0].points[0].summary, *auc);
-    let export = world.look(&format!("/jobs/{}/metrics?format=csv", job.id)).await;
+    let export = world.look(&format!("/jobs/{}/metrics?format=csv", job.head.id)).await;
     let export = String::from_utf8(export.body.to_vec()).unwrap();
     let (heading, line) = export.split_once("\r\n").unwrap();
     let column = heading.split(',').position(|name| name == "evaluation_metrics.auc.p90").unwrap();
     assert_eq!(line.split(',').nth(column), Some("0.9"));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -152,9 +152,9 @@ async fn a_job_is_complete_when_its_metric_is_reached() {
         let [measuring] = world.assign([&evaluator]).await;
         evaluator.evaluate(measuring.id, &report(&more)).await.value();
         world.drive().await;
-        assert_eq!(world.job_now(job.id).await.state, state, "{more}");
+        assert_eq!(world.job_now(job.head.id).await.head.state, state, "{more}");
     }
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: metrics that no report may carry are refused by name and change nothing.
@@ -190,8 +190,8 @@ async fn metrics_that_no_report_may_carry_can_be_sent_again_without_them() {
     }
     evaluator.evaluate(measuring.id, &report(&json!({ "metrics": { "auc": 1 } }))).await.value();
     world.drive().await;
-    assert_eq!(world.evaluation(job.id, 1).await.metrics[0].mean, 1.0);
-    world.check_books(job.id).await;
+    assert_eq!(world.evaluation(job.head.id, 1).await.metrics[0].mean, 1.0);
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: counts by class that cannot be those of the report, of the model or of the round reject the report.
@@ -222,11 +222,11 @@ async fn counts_that_contradict_the_report_reject_it() {
         let problem = evaluator.evaluate(measuring.id, &report(&more)).await.refused(ProblemType::UpdateRejected);
         assert!(problem.detail.contains(named), "{classes}: {}", problem.detail);
         world.drive().await;
-        let round = world.evaluation(job.id, number).await;
+        let round = world.evaluation(job.head.id, number).await;
         assert_eq!((round.phase, round.rejected, round.classes), (Phase::Abandoned, 1, None));
         world.release(&evaluator).await;
     }
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -242,10 +242,10 @@ async fn a_report_with_other_classes_than_its_round_is_rejected_and_the_sum_stay
     let problem = y.evaluate(second.id, &report(&per_class(&[4, 5, 1]))).await.refused(ProblemType::UpdateRejected);
     assert!(problem.detail.contains("3 classes, where the round counts 2"), "{}", problem.detail);
     world.drive().await;
-    let round = world.evaluation(job.id, 1).await;
+    let round = world.evaluation(job.head.id, 1).await;
     assert_eq!((round.phase, round.reported, round.rejected), (Phase::Committed, 1, 1));
     assert_eq!(round.classes.unwrap().examples, [4, 6]);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -259,7 +259,7 @@ async fn a_stop_criterion_that_cannot_be_measured_is_refused_with_the_job() {
     }
     let answer = world.create_job(&job_file(&json!({ "stop": { "metric": "auc", "at_least": 0.9 } }))).await;
     assert!(answer.refused(ProblemType::JobFileInvalid).detail.contains("[evaluation]"));
-    let request =
-        world.operator_request(Method::GET, &format!("/jobs/{}/metric-curves?points=1", world.job(json!({})).await.id));
+    let request = world
+        .operator_request(Method::GET, &format!("/jobs/{}/metric-curves?points=1", world.job(json!({})).await.head.id));
     Answer::to(request).await.refused(ProblemType::Malformed);
 }

@@ -24,7 +24,7 @@ async fn play(restart: Restart) -> Vec<u8> {
     world.drive().await;
     if restart == Restart::WhileSelecting {
         world.restart().await;
-        assert_eq!(world.round(job.id, 1).await.phase, Phase::Selecting);
+        assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Selecting);
     }
     let assignments = world.assign([a, b, c]).await;
     for (place, (device, assignment)) in devices.iter().zip(&assignments).enumerate() {
@@ -39,13 +39,13 @@ async fn play(restart: Restart) -> Vec<u8> {
     if restart == Restart::WhileAggregating {
         // The last update closed the round; the driver has not come yet.
         world.restart().await;
-        assert_eq!(world.round(job.id, 1).await.phase, Phase::Aggregating);
+        assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Aggregating);
     }
     world.drive().await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reported), (Phase::Committed, 3));
-    world.check_books(job.id).await;
-    world.model_file(job.id, 1).await
+    world.check_books(job.head.id).await;
+    world.model_file(job.head.id, 1).await
 }
 
 #[tokio::test]
@@ -67,9 +67,9 @@ async fn a_deadline_that_passed_while_the_coordinator_was_away_is_kept() {
     world.hand.advance_ms(10_000);
     world.resume().await;
     world.drive().await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reported, round.expired), (Phase::Committed, 1, 1));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -77,11 +77,11 @@ async fn tokens_jobs_and_models_outlive_a_restart() {
     let mut world = World::start().await;
     let job = world.job(json!({})).await;
     let device = world.device().await;
-    let model = world.model_file(job.id, 0).await;
+    let model = world.model_file(job.head.id, 0).await;
     world.restart().await;
-    assert_eq!(operator::Job { health: None, progress: None, ..world.job_now(job.id).await }, job);
-    assert_eq!(world.model_file(job.id, 0).await, model);
+    assert_eq!(operator::Job { health: None, progress: None, ..world.job_now(job.head.id).await }, job);
+    assert_eq!(world.model_file(job.head.id, 0).await, model);
     let [assignment] = world.assign([&device]).await;
-    assert_eq!(assignment.job, job.id);
+    assert_eq!(assignment.job, job.head.id);
     assert!(world.open_coordinator().await.first_operator_token().is_none(), "an operator token is made only once");
 }

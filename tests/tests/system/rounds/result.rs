@@ -25,7 +25,7 @@ async fn the_next_version_is_the_weighted_mean_of_the_updates() {
         device.contribute(assignment, delta, weight).await;
     }
     world.drive().await;
-    let (before, after) = (world.weights(job.id, 0).await, world.weights(job.id, 1).await);
+    let (before, after) = (world.weights(job.head.id, 0).await, world.weights(job.head.id, 1).await);
     let total: f64 = examples.iter().map(|weight| f64::from(*weight)).sum();
     for index in 0..WEIGHTS {
         let weighted = deltas.iter().zip(examples).map(|(delta, weight)| f64::from(delta[index]) * f64::from(weight));
@@ -34,14 +34,15 @@ async fn the_next_version_is_the_weighted_mean_of_the_updates() {
         let near = [nearest.next_down(), nearest, nearest.next_up()];
         assert!(near.contains(&after[index]), "weight {index}: {} instead of {expected}", after[index]);
     }
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!(round.weight, 1080);
-    let norms: Vec<f64> = world.assignments(job.id, 1).await.iter().map(|held| held.update_norm.unwrap()).collect();
+    let norms: Vec<f64> =
+        world.assignments(job.head.id, 1).await.iter().map(|held| held.update_norm.unwrap()).collect();
     for (norm, delta) in norms.iter().zip(&deltas) {
         let expected = delta.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
         assert!((norm - expected).abs() < 1e-9, "{norm} instead of {expected}");
     }
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -59,13 +60,13 @@ async fn a_version_never_changes_and_the_same_updates_in_any_order_make_the_same
                 devices[place].contribute(&assignments[place], &deltas[place], 10 + place as u32).await;
             }
             world.drive().await;
-            assert_eq!(world.job_now(job.id).await.model_version, Some(round));
+            assert_eq!(world.job_now(job.head.id).await.head.model_version, Some(round));
         }
         let mut versions = Vec::new();
         for version in 0..=2 {
-            versions.push(world.model_file(job.id, version).await);
+            versions.push(world.model_file(job.head.id, version).await);
         }
-        world.check_books(job.id).await;
+        world.check_books(job.head.id).await;
         files.push(versions);
     }
     assert_eq!(files[0], files[1]);
@@ -90,20 +91,20 @@ async fn updates_are_measured(world: World) {
     b.contribute(&second, &across, 10).await;
     a.contribute(&first, &along, 10).await;
     world.drive().await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     // The mean is (2, 1.5), of which the server goes half the way.
     assert_eq!((round.step_norm, round.diversity), (Some(1.25), Some(1.0)));
-    let held = world.assignments(job.id, 1).await;
+    let held = world.assignments(job.head.id, 1).await;
     assert_eq!(held.iter().map(|held| held.cosine).collect::<Vec<_>>(), [Some(0.8), Some(0.6)]);
 
     let [first, second] = world.assign([&a, &b]).await;
     a.contribute(&first, &along, 30).await;
     b.contribute(&second, &along.map(|value| value * -3.0 / 2.0), 20).await;
     world.drive().await;
-    let round = world.round(job.id, 2).await;
+    let round = world.round(job.head.id, 2).await;
     assert_eq!((round.step_norm, round.diversity), (Some(0.0), None), "they cancel out");
-    assert!(world.assignments(job.id, 2).await.iter().all(|held| held.cosine.is_none()));
-    world.check_books(job.id).await;
+    assert!(world.assignments(job.head.id, 2).await.iter().all(|held| held.cosine.is_none()));
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -125,13 +126,13 @@ async fn a_job_says_how_many_updates_its_rounds_can_use() {
     let job = world.job(json!({ "round": { "updates_goal": 2, "updates_min": 2 } })).await;
     let [a, b] = world.devices().await;
     for round in 0..6 {
-        assert_eq!(world.job_now(job.id).await.progress.unwrap().useful_updates.is_some(), round >= 5);
+        assert_eq!(world.job_now(job.head.id).await.progress.unwrap().useful_updates.is_some(), round >= 5);
         let [to_a, to_b] = world.assign([&a, &b]).await;
         a.contribute(&to_a, &[0.5; WEIGHTS], 10).await;
         b.contribute(&to_b, &[0.5; WEIGHTS], 10).await;
         world.drive().await;
     }
-    let useful = world.job_now(job.id).await.progress.unwrap().useful_updates.unwrap();
+    let useful = world.job_now(job.head.id).await.progress.unwrap().useful_updates.unwrap();
     assert_eq!((useful.updates, useful.batch), (Some(1), Some(10)), "{}", useful.text);
     assert!(useful.text.contains("about one update"), "{}", useful.text);
 }

@@ -31,9 +31,9 @@ async fn step(aggregation: &Value, order: [usize; 7]) -> [f64; 2] {
         devices[place].contribute(&assignments[place], &whole(FIXTURE[place]), 10).await;
     }
     world.drive().await;
-    assert_eq!(world.job_now(job.id).await.model_version, Some(1), "{aggregation}");
-    world.check_books(job.id).await;
-    let (before, after) = (world.weights(job.id, 0).await, world.weights(job.id, 1).await);
+    assert_eq!(world.job_now(job.head.id).await.head.model_version, Some(1), "{aggregation}");
+    world.check_books(job.head.id).await;
+    let (before, after) = (world.weights(job.head.id, 0).await, world.weights(job.head.id, 1).await);
     assert_eq!(before[2..], after[2..], "{aggregation}");
     [0, 1].map(|index| f64::from(after[index]) - f64::from(before[index]))
 }
@@ -99,7 +99,7 @@ async fn step_with(combine: &Value, update: &Value) -> [f64; 2] {
         device.contribute(assignment, &whole(update), 10).await;
     }
     world.drive().await;
-    let (before, after) = (world.weights(job.id, 0).await, world.weights(job.id, 1).await);
+    let (before, after) = (world.weights(job.head.id, 0).await, world.weights(job.head.id, 1).await);
     [0, 1].map(|index| f64::from(after[index]) - f64::from(before[index]))
 }
 
@@ -130,13 +130,13 @@ async fn rules_that_weigh_by_reports_read_them() {
         a.put_update(to_a.id, &reported(10, 2.0, 2), body(&to_a, one)).await.value();
         b.put_update(to_b.id, &reported(30, 0.5, 8), body(&to_b, other)).await.value();
         world.drive().await;
-        let (before, after) = (world.weights(job.id, 0).await, world.weights(job.id, 1).await);
+        let (before, after) = (world.weights(job.head.id, 0).await, world.weights(job.head.id, 1).await);
         for index in 0..2 {
             let expected = first * f64::from(one[index]) + second * f64::from(other[index]);
             let step = f64::from(after[index]) - f64::from(before[index]);
             assert!((step - expected).abs() < 1e-6, "{changes}: {step} instead of {expected}");
         }
-        world.check_books(job.id).await;
+        world.check_books(job.head.id).await;
     }
 }
 
@@ -158,18 +158,20 @@ async fn rounds(world: &mut World, changes: &Value, restarts: bool) -> Vec<Vec<u
             world.restart().await;
         }
         world.drive().await;
-        assert_eq!(world.job_now(job.id).await.model_version, Some(round + 1), "{changes}");
+        assert_eq!(world.job_now(job.head.id).await.head.model_version, Some(round + 1), "{changes}");
     }
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
     let mut files = Vec::new();
     for version in 0..=3 {
-        files.push(world.model_file(job.id, version).await);
+        files.push(world.model_file(job.head.id, version).await);
     }
     let mut companions = Vec::new();
     for version in 0..=3 {
         for companion in Companion::ALL {
             let form = MadeFor::Companion(companion);
-            if let Some(row) = world.app().db.read().await.unwrap().model_file(job.id, version, form).await.unwrap() {
+            if let Some(row) =
+                world.app().db.read().await.unwrap().model_file(job.head.id, version, form).await.unwrap()
+            {
                 companions.push((version, row));
             }
         }
@@ -177,7 +179,7 @@ async fn rounds(world: &mut World, changes: &Value, restarts: bool) -> Vec<Vec<u
     // Only the newest version has companions, and they are stored as its rows say.
     for (version, row) in companions {
         assert_eq!(version, 3, "{row:?}");
-        let key = model_file_key(job.id, version, row.form);
+        let key = model_file_key(job.head.id, version, row.form);
         let app = world.app();
         let mut chunks = app.blobs.chunks(&app.db, key, row.sha256).await.unwrap();
         let mut file = Vec::new();
@@ -212,7 +214,7 @@ async fn lbfgs_goes_back_when_the_loss_rises() {
     }
     let mut weights = Vec::new();
     for version in 0..3 {
-        weights.push(world.weights(job.id, version).await);
+        weights.push(world.weights(job.head.id, version).await);
     }
     for index in 0..WEIGHTS {
         let (there, back) = (weights[1][index] - weights[0][index], weights[2][index] - weights[0][index]);
@@ -281,13 +283,13 @@ async fn a_momentum_carries_a_step_into_the_next_round() {
     }
     let mut steps = Vec::new();
     for version in 0..3 {
-        let (from, to) = (world.weights(job.id, version).await, world.weights(job.id, version + 1).await);
+        let (from, to) = (world.weights(job.head.id, version).await, world.weights(job.head.id, version + 1).await);
         steps.push(to[0] - from[0]);
     }
     for (step, expected) in steps.iter().zip([0.5, 0.25, 0.125]) {
         assert!((step - expected).abs() < 1e-6, "{steps:?}");
     }
-    let norm = world.round(job.id, 2).await.step_norm.unwrap();
+    let norm = world.round(job.head.id, 2).await.step_norm.unwrap();
     assert!((norm - 0.25 * (WEIGHTS as f64).sqrt()).abs() < 1e-9, "the norm of the step, not of the updates: {norm}");
 }
 
@@ -325,7 +327,7 @@ async fn the_proximal_weight_follows_the_loss_of_the_rounds_before() {
         world.restart().await;
     }
     assert_eq!(weights, [0.5, 0.5, 0.75, 0.75, 1.0, 0.75]);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: the norm of clipping follows the norms of the round before, also over restarts and rounds without updates, and
@@ -344,7 +346,7 @@ async fn the_norm_of_clipping_follows_the_updates_of_the_rounds_before() {
     let mut versions = 0;
     for (number, norms) in (1u32..).zip(norms) {
         let assignments = world.assign([a, b]).await;
-        let clip_norm = world.round(job.id, number).await.clip_norm.unwrap();
+        let clip_norm = world.round(job.head.id, number).await.clip_norm.unwrap();
         assert!((clip_norm - expected[number as usize - 1]).abs() < 1e-6, "round {number}: {clip_norm}");
         for (place, (device, assignment)) in devices.iter().zip(&assignments).enumerate() {
             match norms {
@@ -354,7 +356,8 @@ async fn the_norm_of_clipping_follows_the_updates_of_the_rounds_before() {
         }
         world.drive().await;
         if let Some(norms) = norms {
-            let (before, after) = (world.weights(job.id, versions).await, world.weights(job.id, versions + 1).await);
+            let (before, after) =
+                (world.weights(job.head.id, versions).await, world.weights(job.head.id, versions + 1).await);
             let mean = norms.iter().map(|norm| f64::from(*norm).min(clip_norm) / 2.0).sum::<f64>();
             let step = f64::from(after[0]) - f64::from(before[0]);
             assert!((step - mean).abs() < 1e-5, "round {number}: {step} instead of {mean}");
@@ -363,7 +366,7 @@ async fn the_norm_of_clipping_follows_the_updates_of_the_rounds_before() {
         world.pass_ms(10_000).await;
         world.restart().await;
     }
-    let last = world.round(job.id, 5).await.clip_norm.unwrap();
+    let last = world.round(job.head.id, 5).await.clip_norm.unwrap();
     assert!((last - expected[4]).abs() < 1e-6, "{last}");
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }

@@ -25,7 +25,7 @@ async fn only_clients_with_the_wanted_attributes_and_examples_are_drawn() {
     let known: Page<Client> = world.look("/clients?population=devices").await.ok();
     assert_eq!(known.items[2].examples, 4, "what a client says of itself is remembered");
     assert_eq!(known.items[3].attributes.as_map()["platform"], "android");
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -61,12 +61,12 @@ async fn evaluators_never_train_and_others_never_evaluate() {
     assert!(work[1].is_none(), "an evaluator does not train");
     trainer.contribute(assignment, &STEP, 10).await;
     world.drive().await;
-    assert_eq!(world.evaluation(job.id, 1).await.phase, Phase::Selecting);
+    assert_eq!(world.evaluation(job.head.id, 1).await.phase, Phase::Selecting);
     // The next training round draws the trainer again, the evaluation only the evaluator.
     let [next, measuring] = world.assign([&trainer, &evaluator]).await;
     assert_eq!((next.task.as_str(), next.round, next.model_version), ("train", 2, 1));
     assert_eq!((measuring.task.as_str(), measuring.round, measuring.model_version), ("evaluate", 1, 1));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -78,10 +78,10 @@ async fn a_client_has_one_assignment_at_a_time_and_gets_it_again_when_the_answer
     let [assignment] = world.assign([&device]).await;
     let CheckInResponse::Assigned(again) = device.check_in(0).await else { panic!("it has work") };
     assert_eq!(again.id, assignment.id);
-    let open = [world.round(one.id, 1).await, world.round(two.id, 1).await];
+    let open = [world.round(one.head.id, 1).await, world.round(two.head.id, 1).await];
     assert_eq!(open.iter().filter(|round| round.phase == Phase::Training).count(), 1);
-    world.check_books(one.id).await;
-    world.check_books(two.id).await;
+    world.check_books(one.head.id).await;
+    world.check_books(two.head.id).await;
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn a_client_with_a_large_loss_is_drawn_by_its_utility() {
         }
         let work = world.gather(&[&devices[0], &devices[1]]).await;
         assert_eq!(work.iter().map(Option::is_some).collect::<Vec<_>>(), expected);
-        world.check_books(job.id).await;
+        world.check_books(job.head.id).await;
     }
 }
 
@@ -167,5 +167,5 @@ async fn a_poisson_draw_takes_each_waiting_client_by_itself() {
         world.pass_ms(10_000).await;
     }
     assert!(drawn[0] > 0 && drawn[1] > 0, "cohorts of 0, 1 and 2 clients: {drawn:?}");
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }

@@ -21,12 +21,12 @@ async fn a_stop_answers_held_check_ins_with_a_retry_window() {
 async fn a_stop_ends_event_streams_and_long_polls() {
     let mut world = World::start_driven().await;
     let job = world.job(json!({})).await;
-    let request = world.operator_request(reqwest::Method::GET, &format!("/events?job={}", job.id));
+    let request = world.operator_request(reqwest::Method::GET, &format!("/events?job={}", job.head.id));
     let mut stream = request.header("accept", "text/event-stream").send().await.unwrap();
     assert_eq!(stream.headers()["content-type"], "text/event-stream");
     assert!(stream.chunk().await.unwrap().is_some(), "the events so far come at once");
     let held =
-        world.operator_request(reqwest::Method::GET, &format!("/events?job={}&after=1000&wait_ms=60000", job.id));
+        world.operator_request(reqwest::Method::GET, &format!("/events?job={}&after=1000&wait_ms=60000", job.head.id));
     let held = tokio::spawn(Answer::to(held));
     world.stop().await;
     while within_reason(stream.chunk()).await.unwrap().is_some() {}
@@ -46,7 +46,7 @@ async fn a_whole_round_runs_by_itself_under_the_system_clock() {
     let mut after = 0;
     // Long polls: each waits for what comes next.
     loop {
-        let path = format!("/events?job={}&after={after}&wait_ms=60000", job.id);
+        let path = format!("/events?job={}&after={after}&wait_ms=60000", job.head.id);
         let events = within_reason(world.look(&path)).await.value();
         let events = events["items"].as_array().unwrap().clone();
         after += events.len();
@@ -54,6 +54,6 @@ async fn a_whole_round_runs_by_itself_under_the_system_clock() {
             break;
         }
     }
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    world.check_books(job.head.id).await;
 }

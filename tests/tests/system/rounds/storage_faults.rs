@@ -47,7 +47,7 @@ async fn a_full_disk_refuses_for_a_while_and_the_round_goes_on_when_there_is_roo
         }
     }
     assert!(refused.expect("the file cannot grow for ever").retry_after_ms.is_some());
-    let states: Vec<_> = world.assignments(job.id, 1).await.iter().map(|assignment| assignment.state).collect();
+    let states: Vec<_> = world.assignments(job.head.id, 1).await.iter().map(|assignment| assignment.state).collect();
     assert_eq!(states, [AssignmentState::Reported, AssignmentState::Assigned]);
 
     pages_max(&world, Some(1 << 20)).await;
@@ -57,9 +57,9 @@ async fn a_full_disk_refuses_for_a_while_and_the_round_goes_on_when_there_is_roo
     assert_eq!(token.status, 201, "the connection that met the full disk is of no more use, and was replaced");
     second.contribute(&two, &[1.5; WEIGHTS], 1).await;
     world.drive().await;
-    let expected: Vec<f32> = world.weights(job.id, 0).await.iter().map(|weight| weight + 1.0).collect();
-    assert_eq!(world.weights(job.id, 1).await, expected);
-    world.check_books(job.id).await;
+    let expected: Vec<f32> = world.weights(job.head.id, 0).await.iter().map(|weight| weight + 1.0).collect();
+    assert_eq!(world.weights(job.head.id, 1).await, expected);
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: of an update that met a full disk halfway nothing is in the sum, and it counts once there is room.
@@ -76,8 +76,8 @@ async fn a_disk_that_fills_up_while_an_update_arrives_leaves_no_trace_in_the_sum
     world.drive().await;
     let [one, two] = world.assign([&first, &second]).await;
     first.contribute(&one, &vec![0.5; PARAMETERS], 1).await;
-    let base = world.weights(job.id, 0).await;
-    let sum = world.app().updates.sums.get(RoundKey { job: job.id, task: Task::Train, number: 1 }).expect("a sum");
+    let base = world.weights(job.head.id, 0).await;
+    let sum = world.app().updates.sums.get(RoundKey { job: job.head.id, task: Task::Train, number: 1 }).expect("a sum");
     let before = sum.accumulator().clone();
 
     let Db::Sqlite { writer, .. } = &world.app().db else { panic!("a test of SQLite") };
@@ -93,10 +93,10 @@ async fn a_disk_that_fills_up_while_an_update_arrives_leaves_no_trace_in_the_sum
     pages_max(&world, Some(1 << 20)).await;
     second.put_update(two.id, &figures(1), body).await.value();
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    let moved = world.weights(job.id, 1).await[7] - base[7];
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    let moved = world.weights(job.head.id, 1).await[7] - base[7];
     assert!((moved - 1.0).abs() < 1e-6, "{moved}");
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Turns every connection to a database away, or lets them in again.
@@ -135,8 +135,8 @@ async fn a_database_that_goes_away_refuses_for_a_while_and_loses_nothing() {
     reachable(&database, true).await;
     second.put_update(two.id, &figures(1), body).await.value();
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    let expected: Vec<f32> = world.weights(job.id, 0).await.iter().map(|weight| weight + 1.0).collect();
-    assert_eq!(world.weights(job.id, 1).await, expected);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    let expected: Vec<f32> = world.weights(job.head.id, 0).await.iter().map(|weight| weight + 1.0).collect();
+    assert_eq!(world.weights(job.head.id, 1).await, expected);
+    world.check_books(job.head.id).await;
 }

@@ -135,11 +135,11 @@ async fn an_upload_that_breaks_off_again_and_again_sends_each_byte_once() {
     assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
     assert!(cutter.cuts_up.lock().unwrap().is_empty(), "it was cut twice");
     let sent = cutter.up.load(Ordering::SeqCst);
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!(round.phase, Phase::Committed);
-    assert!((UPDATE_BYTES_MIN..=sent).contains(&round.bytes_up), "{} bytes", round.bytes_up);
-    assert!(sent < round.bytes_up + BESIDES_BYTES_MAX, "{sent} bytes for {}", round.bytes_up);
-    world.check_books(job.id).await;
+    assert!((UPDATE_BYTES_MIN..=sent).contains(&round.traffic.bytes_up), "{} bytes", round.traffic.bytes_up);
+    assert!(sent < round.traffic.bytes_up + BESIDES_BYTES_MAX, "{sent} bytes for {}", round.traffic.bytes_up);
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: the next process, and a coordinator that was restarted, go on with the upload.
@@ -156,7 +156,7 @@ async fn an_upload_that_broke_off_goes_on_in_the_next_session() {
     assert_eq!(trainer.0.trained, 1);
     cutter.cuts_up.lock().unwrap().clear();
     // The coordinator has noticed, too.
-    let noticed = async { while world.assignments(job.id, 1).await[0].bytes_up < 2_400_000 {} };
+    let noticed = async { while world.assignments(job.head.id, 1).await[0].traffic.bytes_up < 2_400_000 {} };
     within_reason(noticed).await;
     world.restart().await;
     let mut idle = Adds::new(99.0);
@@ -165,13 +165,13 @@ async fn an_upload_that_broke_off_goes_on_in_the_next_session() {
     assert_eq!(idle.trained, 0);
     let sent = cutter.up.load(Ordering::SeqCst);
     world.drive().await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!(round.phase, Phase::Committed);
-    assert!((UPDATE_BYTES_MIN..=sent).contains(&round.bytes_up), "{} bytes", round.bytes_up);
-    assert!(sent < round.bytes_up + BESIDES_BYTES_MAX, "{sent} bytes for {}", round.bytes_up);
-    let moved = world.weights(job.id, 1).await[0] - world.weights(job.id, 0).await[0];
+    assert!((UPDATE_BYTES_MIN..=sent).contains(&round.traffic.bytes_up), "{} bytes", round.traffic.bytes_up);
+    assert!(sent < round.traffic.bytes_up + BESIDES_BYTES_MAX, "{sent} bytes for {}", round.traffic.bytes_up);
+    let moved = world.weights(job.head.id, 1).await[0] - world.weights(job.head.id, 0).await[0];
     assert!((moved - 0.5).abs() <= 0.25 && moved != 0.5, "{moved}");
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -194,10 +194,10 @@ async fn a_download_that_breaks_off_goes_on_in_this_session_and_the_next() {
     assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
     let fetched = cutter.down.load(Ordering::SeqCst);
     assert!((4_000_000..4_000_000 + BESIDES_BYTES_MAX).contains(&fetched), "{fetched} bytes");
-    let down = world.round(job.id, 1).await.bytes_down;
+    let down = world.round(job.head.id, 1).await.traffic.bytes_down;
     // What the system's buffers took of a connection that broke counts too: how much that is, is theirs to say.
     assert!(down >= 4_000_000, "{down} bytes");
     let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("partial")), "{left:?}");
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }

@@ -90,7 +90,7 @@ fn changes(algorithm: &Value, update: &Value) -> Value {
 /// Where the model is after each version, from where it started. Every session is that of a new process.
 async fn play(algorithm: Value, update: Value, versions: u32, trouble: Trouble) -> Vec<f32> {
     let mut world = World::start().await;
-    let job = world.job(changes(&algorithm, &update)).await.id;
+    let job = world.job(changes(&algorithm, &update)).await.head.id;
     let directories = [TempDir::new().unwrap(), TempDir::new().unwrap()];
     for directory in &directories {
         // Enrolled one after the other: their numbers are the order of sums in f64.
@@ -210,7 +210,7 @@ async fn a_trainer_that_cannot_correct_its_gradients_says_so_and_sends_nothing()
         let world = World::start().await;
         let mut file = changes(&algorithm, &plain_codec());
         file["round"] = json!({ "updates_goal": 1, "updates_min": 1 });
-        let job = world.job(file).await.id;
+        let job = world.job(file).await.head.id;
         let directory = TempDir::new().unwrap();
         let mut adds = Adds::new(0.5);
         let refused = session(&world, &sdk_client(&world, directory.path()), &mut adds).await;

@@ -33,7 +33,7 @@ async fn work_that_could_not_be_delivered_is_uploaded_by_the_next_process_withou
         session(&world, &gate.client(&world, directory.path()), &mut trainer).await.expect_err("nobody answers");
     assert!(matches!(error, ClientError::Unreachable(_)), "{error}");
     assert_eq!(trainer.0.trained, 1);
-    assert_eq!(world.assignments(job.id, 1).await[0].state, AssignmentState::Assigned);
+    assert_eq!(world.assignments(job.head.id, 1).await[0].state, AssignmentState::Assigned);
 
     world.restart().await;
     gate.set(Way::Open);
@@ -42,11 +42,11 @@ async fn work_that_could_not_be_delivered_is_uploaded_by_the_next_process_withou
     assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
     assert_eq!(idle.trained, 0);
     world.drive().await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reported), (Phase::Committed, 1));
-    let moved = world.weights(job.id, 1).await[0] - world.weights(job.id, 0).await[0];
+    let moved = world.weights(job.head.id, 1).await[0] - world.weights(job.head.id, 0).await[0];
     assert!((moved - 0.5).abs() < 1e-6, "{moved}");
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -62,11 +62,11 @@ async fn a_client_that_is_too_late_is_told_so_quietly_and_goes_on() {
     });
     let outcome = session(&world, &client, &mut slow).await.unwrap();
     assert!(matches!(outcome, Outcome::TooLate { round: 1, .. }), "{outcome:?}");
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Abandoned);
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Abandoned);
     world.pass_ms(1).await;
     let outcome = session(&world, &client, &mut Adds::new(0.5)).await.unwrap();
     assert!(matches!(outcome, Outcome::Contributed { round: 2, .. }), "{outcome:?}");
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// The device's own clock says that the time is up: training stops by itself, though the server's has not moved.
@@ -84,7 +84,7 @@ async fn training_stops_by_itself_at_the_deadline() {
     });
     let outcome = session(&world, &client, &mut slow).await.unwrap();
     assert!(matches!(outcome, Outcome::TooLate { round: 1, .. }), "{outcome:?}");
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -96,12 +96,12 @@ async fn a_trainer_that_panics_fails_its_assignment_and_not_the_app() {
     let mut panics = Meanwhile(Adds::new(0.5), || panic!("index out of range in the app's own layer"));
     let error = session(&world, &client, &mut panics).await.expect_err("it panicked");
     assert!(error.to_string().contains("panicked"), "{error}");
-    let assignment = &world.assignments(job.id, 1).await[0];
+    let assignment = &world.assignments(job.head.id, 1).await[0];
     assert_eq!(assignment.state, AssignmentState::Failed);
     assert!(assignment.reason.as_ref().unwrap().contains("index out of range"), "{assignment:?}");
     world.pass_ms(1).await;
     session(&world, &client, &mut Adds::new(0.5)).await.unwrap();
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -118,17 +118,17 @@ async fn a_trainer_without_a_result_tells_why() {
     ] {
         let mut fails = Meanwhile(Adds::new(0.5), || Err(error.clone()));
         session(&world, &client, &mut fails).await.expect_err(reason);
-        let assignment = &world.assignments(job.id, number).await[0];
+        let assignment = &world.assignments(job.head.id, number).await[0];
         assert_eq!(assignment.state, AssignmentState::Failed, "{reason}");
         assert!(assignment.reason.as_ref().unwrap().starts_with(reason), "{assignment:?}");
         world.pass_ms(1).await;
     }
     for (number, step) in [(5, f32::NAN), (6, f32::INFINITY)] {
         session(&world, &client, &mut Adds::new(step)).await.expect_err("not finite");
-        assert!(world.assignments(job.id, number).await[0].reason.as_ref().unwrap().starts_with("diverged"));
+        assert!(world.assignments(job.head.id, number).await[0].reason.as_ref().unwrap().starts_with("diverged"));
         world.pass_ms(1).await;
     }
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// A host that stops the session once training has begun.
@@ -158,12 +158,12 @@ async fn a_host_that_says_stop_interrupts_training_and_the_round_does_not_wait()
     let (outcome, ()) = tokio::join!(client.run_once(&mut trainer, &host), helped);
     assert!(matches!(outcome, Ok(Outcome::Interrupted { .. })), "{outcome:?}");
     world.drive().await;
-    let assignment = &world.assignments(job.id, 1).await[0];
+    let assignment = &world.assignments(job.head.id, 1).await[0];
     assert_eq!((assignment.state, assignment.reason.as_deref()), (AssignmentState::Failed, Some("interrupted")));
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Abandoned);
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Abandoned);
     let outcome = client.run_once(&mut trainer, &host).await;
     assert!(matches!(outcome, Ok(Outcome::Interrupted { .. })), "nothing is even asked: {outcome:?}");
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// A host that is unplugged once training has begun, and plugged in again after it was asked so many times.
@@ -200,8 +200,8 @@ async fn patient(again_after: u32) -> (Outcome, AssignmentState) {
     };
     let (outcome, ()) = tokio::join!(client.run_once(&mut trainer, &host), helped);
     assert_eq!(trainer.0.trained, 1);
-    let assignment = world.assignments(job.id, 1).await.remove(0);
-    world.check_books(job.id).await;
+    let assignment = world.assignments(job.head.id, 1).await.remove(0);
+    world.check_books(job.head.id).await;
     (outcome.unwrap(), assignment.state)
 }
 
@@ -235,7 +235,7 @@ async fn a_client_that_the_coordinator_forgot_enrols_again() {
     assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
     let clients: Page<Enrolled> = world.look("/clients?population=devices").await.ok();
     assert_eq!(clients.items.len(), 1);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// The answer to the upload is lost: the client asks first, learns that the update arrived, and sends nothing more.
@@ -249,15 +249,15 @@ async fn a_lost_answer_to_an_upload_does_not_count_it_twice() {
     let client = gate.client(&world, directory.path());
     let error = session(&world, &client, &mut Adds::new(0.5)).await.expect_err("the answer is lost");
     assert!(matches!(error, ClientError::Unreachable(_)), "{error}");
-    let arrived = world.round(job.id, 1).await;
+    let arrived = world.round(job.head.id, 1).await;
     assert_eq!((arrived.phase, arrived.reported), (Phase::Committed, 1));
     gate.set(Way::Open);
     let mut idle = Adds::new(99.0);
     let outcome = within_reason(client.run_once(&mut idle, &AlwaysOn)).await.unwrap();
     assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
     assert_eq!(idle.trained, 0);
-    assert_eq!(world.round(job.id, 1).await, arrived);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await, arrived);
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -330,15 +330,15 @@ async fn a_client_whose_disk_is_full_contributes_all_the_same() {
     assert!(matches!(error, ClientError::Store(_)), "{error}");
     disk.full.store(false, Ordering::SeqCst);
     session(&world, &client, &mut Adds::new(0.5)).await.unwrap();
-    let state = format!("memory-{}.safetensors", job.id);
+    let state = format!("memory-{}.safetensors", job.head.id);
     assert!(disk.get(&state).unwrap().is_some());
     disk.full.store(true, Ordering::SeqCst);
     for number in 2..=3 {
         let outcome = session(&world, &client, &mut Adds::new(0.5)).await.unwrap();
         assert!(matches!(outcome, Outcome::Contributed { .. }), "{outcome:?}");
-        let round = world.round(job.id, number).await;
+        let round = world.round(job.head.id, number).await;
         assert_eq!((round.phase, round.reported), (Phase::Committed, 1));
         assert_eq!(disk.get(&state).unwrap(), None, "the first residual was sent, and is not sent again");
     }
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }

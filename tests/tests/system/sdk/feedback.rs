@@ -74,7 +74,7 @@ async fn assert_nothing_is_lost(world: &World, job: JobId, updates: u32, state: 
 #[tokio::test]
 async fn what_an_accepted_update_leaves_out_is_in_the_next_one() {
     let world = World::start().await;
-    let job = job(&world).await.id;
+    let job = job(&world).await.head.id;
     let directory = TempDir::new().unwrap();
     let device = Device { store: FileStore::new(directory.path()), job };
     for updates in 1..=4 {
@@ -92,7 +92,7 @@ async fn what_an_accepted_update_leaves_out_is_in_the_next_one() {
 #[tokio::test]
 async fn what_an_update_leaves_out_survives_a_kill_and_counts_once_the_update_is_accepted() {
     let world = World::start().await;
-    let job = job(&world).await.id;
+    let job = job(&world).await.head.id;
     let directory = TempDir::new().unwrap();
     let device = Device { store: FileStore::new(directory.path()), job };
     session(&world, &sdk_client(&world, directory.path()), &mut Learns).await.unwrap();
@@ -119,7 +119,7 @@ async fn what_an_update_leaves_out_survives_a_kill_and_counts_once_the_update_is
 #[tokio::test]
 async fn what_an_update_that_does_not_count_left_out_is_forgotten() {
     let world = World::start().await;
-    let job = job(&world).await.id;
+    let job = job(&world).await.head.id;
     let directory = TempDir::new().unwrap();
     let device = Device { store: FileStore::new(directory.path()), job };
     session(&world, &sdk_client(&world, directory.path()), &mut Learns).await.unwrap();
@@ -155,7 +155,7 @@ async fn a_round_that_was_abandoned_gives_back_what_earlier_updates_left_out() {
     for codec in ["sign", "dgc"] {
         let world = World::start().await;
         let round = json!({ "updates_goal": 2, "updates_min": 2, "backoff_ms": 1 });
-        let job = world.job(json!({ "update": { "codec": codec }, "round": round })).await.id;
+        let job = world.job(json!({ "update": { "codec": codec }, "round": round })).await.head.id;
         let directories = [TempDir::new().unwrap(), TempDir::new().unwrap()];
         let device = Device { store: FileStore::new(directories[0].path()), job };
         for diverges in [false, true, false] {
@@ -179,7 +179,7 @@ async fn a_round_that_was_abandoned_gives_back_what_earlier_updates_left_out() {
             world.pass_ms(10_000).await;
         }
         assert_eq!(world.round(job, 2).await.phase, Phase::Abandoned);
-        assert_eq!(world.job_now(job).await.model_version, Some(2));
+        assert_eq!(world.job_now(job).await.head.model_version, Some(2));
         // Both clients learn the same and are in the same state before rounds 1 and 3, so the mean is each one's
         // update.
         let state = model_from_bytes(&device.state().unwrap()).unwrap();

@@ -69,7 +69,7 @@ impl Trainer for Pulls {
 
 async fn create(world: &World, mut file: Value, personal: &[&str]) -> JobId {
     file["model"] = model(personal);
-    world.create_job(&file).await.ok::<Job>().id
+    world.create_job(&file).await.ok::<Job>().head.id
 }
 
 async fn sha256(world: &World, job: JobId, version: u32) -> String {
@@ -112,7 +112,7 @@ async fn synchronous(changes: Value, personal: &[&str]) -> String {
         } else {
             version += 1;
         }
-        assert_eq!(world.job_now(job).await.model_version, Some(version));
+        assert_eq!(world.job_now(job).await.head.model_version, Some(version));
     }
     sha256(&world, job, ROUNDS).await
 }
@@ -156,7 +156,7 @@ async fn buffered(mode: Value, changes: Value) -> String {
             work[client] = next.clone();
         }
     }
-    let version = world.job_now(job).await.model_version.unwrap();
+    let version = world.job_now(job).await.head.model_version.unwrap();
     format!("{version}:{}", sha256(&world, job, version).await)
 }
 

@@ -103,15 +103,15 @@ async fn replica(file: &Value, rate: f32, troubles: &[Trouble]) -> (Vec<Vec<f32>
     let mut world = World::start().await;
     let job: tributary_protocol::operator::Job = world.create_job(file).await.ok();
     let directory = TempDir::new().unwrap();
-    let (mut versions, mut trainings) = (vec![world.weights(job.id, 0).await], Vec::new());
+    let (mut versions, mut trainings) = (vec![world.weights(job.head.id, 0).await], Vec::new());
     for (number, trouble) in troubles.iter().enumerate() {
         if *trouble == Trouble::Restart {
             world.restart().await;
         }
         trainings.extend(contribute(&world, directory.path(), rate, *trouble).await);
-        versions.push(world.weights(job.id, number as u32 + 1).await);
+        versions.push(world.weights(job.head.id, number as u32 + 1).await);
     }
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
     (versions, trainings)
 }
 
@@ -274,7 +274,7 @@ async fn a_cohort_pulls_the_model_by_the_sum() {
     for _ in 0..4 {
         together(&world, &directories, &mut trainers).await;
     }
-    let start = world.weights(job.id, 0).await[0];
+    let start = world.weights(job.head.id, 0).await[0];
     let (mut centre, mut own) = (0.0, [0.0, 0.0]);
     for round in 0..4 {
         for (client, trainer) in trainers.iter().enumerate() {
@@ -285,11 +285,11 @@ async fn a_cohort_pulls_the_model_by_the_sum() {
         let pulls = reached.map(|reached| 0.25 * (reached - centre));
         own = [reached[0] - pulls[0], reached[1] - pulls[1]];
         centre += pulls[0] + pulls[1];
-        let model = f64::from(world.weights(job.id, round as u32 + 1).await[0]) - f64::from(start);
+        let model = f64::from(world.weights(job.head.id, round as u32 + 1).await[0]) - f64::from(start);
         assert!((model - centre).abs() < 1e-6, "round {round}: {model} instead of {centre}");
         assert_eq!(own[0] + own[1] + centre, f64::from(round as u32 + 1) * 0.375);
     }
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Adds to every weight, and notes the first weight from which it began.
@@ -343,7 +343,11 @@ async fn what_own_weights_do_not_go_with_is_refused_with_the_reason() {
     refuse(proximal, "each one training from the newest model").await;
     refuse(elastic(0.6, json!({ "round": { "updates_goal": 2 } })), "alpha times the 2 updates").await;
     refuse(elastic(0.1, json!({ "aggregation": { "combine": "weighted_mean" } })), "uniform_mean").await;
-    refuse(elastic(0.1, json!({ "update": { "codec": "top_k" } })), "moves a client by the whole pull at once, but top_k").await;
+    refuse(
+        elastic(0.1, json!({ "update": { "codec": "top_k" } })),
+        "moves a client by the whole pull at once, but top_k",
+    )
+    .await;
     refuse(elastic(0.1, json!({ "aggregation": { "optimizer": { "kind": "adam" } } })), "a server step of its own")
         .await;
     refuse(elastic(0.1, json!({ "model": { "personal": ["b"] } })), "weights of its own already").await;
@@ -353,5 +357,5 @@ async fn what_own_weights_do_not_go_with_is_refused_with_the_reason() {
     refuse(stale.clone(), "moves the model by less for a late update").await;
     stale["round"]["mode"]["staleness_weight"] = json!({ "kind": "constant" });
     let job: tributary_protocol::operator::Job = world.create_job(&stale).await.ok();
-    assert_ne!(job.id, JobId::from_random([0; 16]));
+    assert_ne!(job.head.id, JobId::from_random([0; 16]));
 }

@@ -45,7 +45,7 @@ impl Trainer for Slow {
 }
 
 async fn outcome(world: &World, training: Value) -> (tributary_protocol::id::JobId, Outcome) {
-    let job = world.job(json!({ "training": training })).await.id;
+    let job = world.job(json!({ "training": training })).await.head.id;
     let (directory, clock) = (TempDir::new().unwrap(), Arc::new(JumpingClock::default()));
     let builder = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory.path());
     let transport = Arc::new(HttpTransport::new(world.http.clone()));

@@ -71,7 +71,7 @@ impl Trainer for Adds {
 async fn job(world: &World, changes: Value) -> JobId {
     let mut file = crate::support::job_file(&changes);
     file["model"] = model();
-    world.create_job(&file).await.ok::<tributary_protocol::operator::Job>().id
+    world.create_job(&file).await.ok::<tributary_protocol::operator::Job>().head.id
 }
 
 /// The personal values that a device keeps, and those that it keeps once its update is accepted.
@@ -156,14 +156,15 @@ async fn every_way_of_combining_leaves_unshared_parameters_as_they_are() {
         for _ in 0..2 {
             play(&world, &directories, [Follows(Adds::default()), Follows(Adds::default())]).await;
         }
-        assert_eq!(world.job_now(job).await.model_version, Some(2), "{changes}");
+        assert_eq!(world.job_now(job).await.head.model_version, Some(2), "{changes}");
         let last = world.weights(job, 2).await;
         assert_eq!((&last[..2], &last[6..]), (&first[..2], &first[6..]), "{changes}");
         let moved = last[2..6].iter().zip(&first[2..6]).map(|(last, first)| last - first);
         // `top_k` sends one value of the four.
         assert!(moved.clone().all(|by| by >= 0.0) && moved.sum::<f32>() > 0.1, "{changes}");
         if changes["download"]["delta"] == true {
-            let [whole, delta] = [world.round(job, 1).await, world.round(job, 2).await].map(|round| round.bytes_down);
+            let [whole, delta] =
+                [world.round(job, 1).await, world.round(job, 2).await].map(|round| round.traffic.bytes_down);
             assert!(5 * delta < whole, "{delta} bytes instead of {whole}: frozen parameters are fetched once");
         }
         world.check_books(job).await;
@@ -228,7 +229,7 @@ async fn an_evaluation_reports_the_personalised_model_beside_the_global_one() {
     let first = world.weights(job, 0).await[0];
     let directory = TempDir::new().unwrap();
     let mut outcomes = Vec::new();
-    while world.job_now(job).await.state != JobState::Completed {
+    while world.job_now(job).await.head.state != JobState::Completed {
         let client = sdk_client(&world, directory.path());
         outcomes.push(session(&world, &client, &mut Adds::default()).await.unwrap());
         assert!(outcomes.len() < 12, "{outcomes:?}");
@@ -295,9 +296,9 @@ async fn accuracies(personal: &[&str], personal_epochs: Option<u32>) -> (f64, Op
         { "kind": "linear", "out_features": 24 }, { "kind": "relu" }, { "kind": "linear", "out_features": 10 },
     ]);
     file["model"] = json!({ "input": [64], "layers": layers, "personal": personal });
-    let job = world.create_job(&file).await.ok::<tributary_protocol::operator::Job>().id;
+    let job = world.create_job(&file).await.ok::<tributary_protocol::operator::Job>().head.id;
     let directories: [TempDir; CLIENTS] = std::array::from_fn(|_| TempDir::new().unwrap());
-    while world.job_now(job).await.state != JobState::Completed {
+    while world.job_now(job).await.head.state != JobState::Completed {
         play(&world, &directories, skewed()).await;
     }
     let evaluated = world.evaluation(job, ROUNDS).await;

@@ -59,5 +59,5 @@ async fn clients_do_the_work_of_the_version_that_they_train_from() {
         assert!(matches!(outcome, Outcome::Contributed { .. }), "{outcome:?}");
     }
     assert_eq!(trainer.trainings, [(1, 0.5), (1, 0.5), (5, 0.25), (6, 0.125)]);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }

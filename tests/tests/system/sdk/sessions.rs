@@ -36,11 +36,11 @@ async fn a_session_enrols_trains_and_contributes() {
     let mut trainer = Adds::new(0.5);
     let outcome = session(&world, &sdk_client(&world, directory.path()), &mut trainer).await.unwrap();
     assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
-    let (before, after) = (world.weights(job.id, 0).await, world.weights(job.id, 1).await);
+    let (before, after) = (world.weights(job.head.id, 0).await, world.weights(job.head.id, 1).await);
     assert!(before.iter().zip(&after).all(|(before, after)| (after - before - 0.5).abs() < 1e-6));
-    let assignment = &world.assignments(job.id, 1).await[0];
+    let assignment = &world.assignments(job.head.id, 1).await[0];
     assert_eq!((assignment.weight, assignment.loss), (Some(10), Some(0.25)));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Trains like [`Adds`] after it was waited for twice.
@@ -79,7 +79,7 @@ async fn a_training_whose_result_comes_later_is_waited_for_in_the_same_session()
     let outcome = session(&world, &sdk_client(&world, directory.path()), &mut trainer).await.unwrap();
     assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
     assert_eq!((trainer.waits, trainer.adds.trained), (2, 1));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn a_client_keeps_its_identity_and_its_model_from_session_to_session() {
         [3],
         "one client, enrolled once"
     );
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -113,10 +113,11 @@ async fn a_model_that_the_client_has_is_not_downloaded_again() {
     session(&world, &client, &mut diverges).await.expect_err("it diverged");
     world.pass_ms(1).await;
     session(&world, &client, &mut Adds::new(0.5)).await.unwrap();
-    let model_bytes = world.model_file(job.id, 0).await.len() as u64;
-    let fetched = [world.round(job.id, 1).await.bytes_down, world.round(job.id, 2).await.bytes_down];
+    let model_bytes = world.model_file(job.head.id, 0).await.len() as u64;
+    let fetched =
+        [world.round(job.head.id, 1).await.traffic.bytes_down, world.round(job.head.id, 2).await.traffic.bytes_down];
     assert_eq!(fetched, [model_bytes, 0]);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -129,10 +130,10 @@ async fn an_evaluator_measures_and_its_figures_are_stored() {
     let evaluator = evaluator.attribute("evaluator", "yes").http_client(http()).build().unwrap();
     let outcome = session(&world, &evaluator, &mut Adds::new(0.0)).await.unwrap();
     assert!(matches!(outcome, Outcome::Evaluated { round: 1, .. }), "{outcome:?}");
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.loss, round.accuracy), (Some(0.5), Some(0.75)));
-    assert_eq!(world.job_now(job.id).await.state, JobState::Completed);
-    world.check_books(job.id).await;
+    assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Completed);
+    world.check_books(job.head.id).await;
 }
 
 #[tokio::test]
@@ -171,7 +172,7 @@ async fn daemons_complete_a_job_and_stop_when_told() {
         .collect();
     let mut after = 0;
     loop {
-        let path = format!("/events?job={}&after={after}&wait_ms=60000", job.id);
+        let path = format!("/events?job={}&after={after}&wait_ms=60000", job.head.id);
         let page = within_reason(world.look(&path)).await.value();
         let events = page["items"].as_array().unwrap();
         after += events.len();
@@ -183,6 +184,6 @@ async fn daemons_complete_a_job_and_stop_when_told() {
     for daemon in daemons {
         assert_eq!(within_reason(daemon).await.unwrap(), 4, "each trained in each round");
     }
-    assert_eq!(world.round(job.id, 4).await.phase, Phase::Committed);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 4).await.phase, Phase::Committed);
+    world.check_books(job.head.id).await;
 }

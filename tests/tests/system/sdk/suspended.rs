@@ -80,14 +80,14 @@ async fn an_interrupted_training_goes_on_in_the_same_assignment_with_the_same_bi
         let directory = TempDir::new().unwrap();
         let outcome = session(&world, &sdk_client(&world, directory.path()), &mut trainer()).await.unwrap();
         assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
-        (world.model_file(job.id, 1).await, world.assignments(job.id, 1).await[0].loss)
+        (world.model_file(job.head.id, 1).await, world.assignments(job.head.id, 1).await[0].loss)
     };
 
     let world = World::start().await;
     let job = world.create_job(&job(600_000)).await.ok::<tributary_protocol::operator::Job>();
     let directory = TempDir::new().unwrap();
     interrupted_after(&world, &directory, 3).await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Training);
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Training);
     for batches in [2, 1] {
         let host = PickedUp { left: AtomicU32::new(1 + batches) };
         let outcome = within_reason(sdk_client(&world, directory.path()).run_once(&mut trainer(), &host)).await;
@@ -99,12 +99,12 @@ async fn an_interrupted_training_goes_on_in_the_same_assignment_with_the_same_bi
     assert!(matches!(outcome, Ok(Outcome::Contributed { round: 1, .. })), "{outcome:?}");
     world.drive().await;
 
-    let assignments = world.assignments(job.id, 1).await;
+    let assignments = world.assignments(job.head.id, 1).await;
     assert_eq!((assignments.len(), assignments[0].state), (1, AssignmentState::Reported));
-    let resumed = (world.model_file(job.id, 1).await, assignments[0].loss);
+    let resumed = (world.model_file(job.head.id, 1).await, assignments[0].loss);
     assert!(resumed == undisturbed, "other bits than without an interruption");
     assert_eq!(checkpoints(&directory), 0);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Where no other session can come before the deadline, the round does not wait for one. The checkpoint of a round that
@@ -115,14 +115,14 @@ async fn shortly_before_the_deadline_an_interruption_ends_the_assignment() {
     let job = world.create_job(&job(50_000)).await.ok::<tributary_protocol::operator::Job>();
     let directory = TempDir::new().unwrap();
     interrupted_after(&world, &directory, 3).await;
-    let assignment = &world.assignments(job.id, 1).await[0];
+    let assignment = &world.assignments(job.head.id, 1).await[0];
     assert_eq!((assignment.state, assignment.reason.as_deref()), (AssignmentState::Failed, Some("interrupted")));
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Abandoned);
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Abandoned);
 
     world.pass_ms(1_000).await;
     let client = sdk_client(&world, directory.path());
     let outcome = session(&world, &client, &mut trainer()).await.unwrap();
     assert!(matches!(outcome, Outcome::Contributed { round: 2, .. }), "{outcome:?}");
     assert_eq!(checkpoints(&directory), 0);
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }

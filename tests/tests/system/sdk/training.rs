@@ -70,10 +70,10 @@ async fn train(order: [usize; CLIENTS], trainer: &MakeTrainer) -> Vec<u8> {
             assert!(matches!(outcome, Outcome::Contributed { .. }), "{outcome:?}");
         }
         world.drive().await;
-        assert_eq!(world.round(job.id, round).await.phase, Phase::Committed);
+        assert_eq!(world.round(job.head.id, round).await.phase, Phase::Committed);
     }
-    world.check_books(job.id).await;
-    world.model_file(job.id, 2).await
+    world.check_books(job.head.id).await;
+    world.model_file(job.head.id, 2).await
 }
 
 /// Lets all clients be drawn; each finds its assignment at its next check-in.

@@ -90,7 +90,7 @@ impl Stage {
             file["model"] = json!({ "parameters": parameters });
         }
         let job = match setup.concurrency {
-            None => world.job(file).await.id,
+            None => world.job(file).await.head.id,
             Some(concurrency) => {
                 file["round"] = json!({ "deadline_ms": DEADLINE_MS });
                 let mode = json!({
@@ -106,7 +106,7 @@ impl Stage {
                 if setup.slack.is_some() {
                     file["round"]["selection_timeout_ms"] = json!(SELECTION_MS);
                 }
-                world.create_job(&file).await.ok::<Job>().id
+                world.create_job(&file).await.ok::<Job>().head.id
             }
         };
         let ledger = Arc::new(Mutex::new(Ledger::new(setup.delta)));
@@ -341,7 +341,7 @@ impl Stage {
     }
 
     async fn is_paused(&self) -> bool {
-        self.world.job_now(self.job).await.state == JobState::Paused
+        self.world.job_now(self.job).await.head.state == JobState::Paused
     }
 
     async fn restart(&mut self) {
@@ -365,10 +365,10 @@ impl Stage {
     /// Whatever has happened: once nothing breaks any more, the job makes its next model.
     async fn recover(&mut self) {
         self.operate("resume").await;
-        let committed = self.world.job_now(self.job).await.rounds_committed;
+        let committed = self.world.job_now(self.job).await.head.rounds_committed;
         for _ in 0..TURNS_MAX {
             let job = self.world.job_now(self.job).await;
-            if job.state == JobState::Stopped || job.rounds_committed > committed {
+            if job.head.state == JobState::Stopped || job.head.rounds_committed > committed {
                 return;
             }
             for client in 0..self.players.len() {

@@ -16,7 +16,7 @@ async fn a_newer_upload_ends_an_older_one_of_the_same_update() {
         let [first, _] = world.assign([&device, &_other]).await;
         let (old, new) = (delta_file(&first, &delta(1)), delta_file(&first, &delta(2)));
         let half = Half::send(&world, &device, &first, &old, old.len() - 1).await;
-        let sum = sum(&world, job.id, 1);
+        let sum = sum(&world, job.head.id, 1);
         let empty = Accumulator::new(PARAMETERS, sum.accumulator().caps()).unwrap();
         until(|| *sum.accumulator() != empty).await;
         device.put_digested(first.id, &new).await.value();
@@ -29,10 +29,10 @@ async fn a_newer_upload_ends_an_older_one_of_the_same_update() {
         assert_eq!(*sum.accumulator(), empty);
         assert_eq!(left(&world).await, (0, 0));
         world.pass_ms(10_000).await;
-        assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-        let base = world.weights(job.id, 0).await;
-        assert_eq!(world.weights(job.id, 1).await, averaged(&base, &empty));
-        world.check_books(job.id).await;
+        assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+        let base = world.weights(job.head.id, 0).await;
+        assert_eq!(world.weights(job.head.id, 1).await, averaged(&base, &empty));
+        world.check_books(job.head.id).await;
     }
 }
 
@@ -52,13 +52,13 @@ async fn of_many_uploads_at_once_one_counts() {
     for answer in answers.iter().filter(|answer| answer.status != 200) {
         assert_eq!(answer.status, 409);
     }
-    let sum = sum(&world, job.id, 1);
+    let sum = sum(&world, job.head.id, 1);
     assert!(!sum.is_invalid());
     let expected = Accumulator::new(PARAMETERS, sum.accumulator().caps()).unwrap();
     fold(&expected, &delta(1 + accepted[0] as u32 % 2), 10);
     assert_eq!(*sum.accumulator(), expected);
     assert_eq!(left(&world).await, (0, 0));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 /// Two coordinators: the upload that one began goes on at the other, and the first can add nothing more.
@@ -71,7 +71,7 @@ async fn an_upload_goes_on_at_another_coordinator() {
     let [first] = world.assign([&device]).await;
     let body = delta_file(&first, &delta(1));
     let half = Half::send(&world, &device, &first, &body, 3_000_000).await;
-    let sum = sum(&world, job.id, 1);
+    let sum = sum(&world, job.head.id, 1);
     let empty = Accumulator::new(PARAMETERS, sum.accumulator().caps()).unwrap();
     until(|| *sum.accumulator() != empty).await;
     let beside = world.beside().await;
@@ -84,12 +84,12 @@ async fn an_upload_goes_on_at_another_coordinator() {
     elsewhere.patch(first.id, offset, &body[offset..], &body).await.value();
     half.break_off().await;
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    let base = world.weights(job.id, 0).await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    let base = world.weights(job.head.id, 0).await;
     let expected = Accumulator::new(PARAMETERS, empty.caps()).unwrap();
     fold(&expected, &delta(1), 10);
-    assert_eq!(world.weights(job.id, 1).await, averaged(&base, &expected));
-    world.check_books(job.id).await;
+    assert_eq!(world.weights(job.head.id, 1).await, averaged(&base, &expected));
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: whatever is begun, broken off, asked for and gone on with, by several at once, one body counts, whole and
@@ -131,12 +131,12 @@ async fn whatever_is_sent_in_whatever_order_one_body_counts_whole() {
         if counts == 2 {
             last.refused(ProblemType::UpdateConflict);
         }
-        let sum = sum(&world, job.id, 1);
+        let sum = sum(&world, job.head.id, 1);
         assert!(!sum.is_invalid(), "seed {seed}");
         let expected = Accumulator::new(PARAMETERS, sum.accumulator().caps()).unwrap();
         fold(&expected, &delta(counts), 10);
         assert!(*sum.accumulator() == expected, "seed {seed}");
         assert_eq!(left(&world).await, (0, 0), "seed {seed}");
-        world.check_books(job.id).await;
+        world.check_books(job.head.id).await;
     }
 }

@@ -1,7 +1,8 @@
 //! Large models and updates: the same bits as small ones, and no trace of what was refused.
 
 use sqlx::AssertSqlSafe;
-use tributary_engine::aggregate::{Accumulator, SumCaps, Weight};
+use tributary_engine::aggregate::{Accumulator, SumCaps};
+use tributary_protocol::fixed::Weight;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase};
 use tributary_server::db::Tx;
@@ -24,19 +25,19 @@ async fn a_large_round_makes_the_same_bits_as_whole_vectors() {
             let body = delta_file(assignment, &delta);
             device.put_update(assignment.id, &figures(10 + number), body).await.value();
             if number < 2 {
-                let sum = sum(&world, job.id, 1);
+                let sum = sum(&world, job.head.id, 1);
                 assert_eq!(*sum.accumulator(), expected, "folded in while it arrived");
             }
         }
-        let base = world.weights(job.id, 0).await;
+        let base = world.weights(job.head.id, 0).await;
         world.drive().await;
-        assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-        assert_eq!(world.weights(job.id, 1).await, averaged(&base, &expected));
+        assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+        assert_eq!(world.weights(job.head.id, 1).await, averaged(&base, &expected));
         assert_eq!(left(&world).await, (0, 0), "the updates are gone");
-        let round = world.round(job.id, 1).await;
-        let model_bytes = world.model_file(job.id, 0).await.len() as u64;
-        assert_eq!(round.raw_bytes_up, 3 * model_bytes);
-        world.check_books(job.id).await;
+        let round = world.round(job.head.id, 1).await;
+        let model_bytes = world.model_file(job.head.id, 0).await.len() as u64;
+        assert_eq!(round.traffic.raw_bytes_up, 3 * model_bytes);
+        world.check_books(job.head.id).await;
     }
 }
 
@@ -50,7 +51,7 @@ async fn a_large_update_that_turns_out_bad_leaves_no_trace() {
             let [first, second] = world.assign([&good, &bad]).await;
             let body = delta_file(&first, &delta(1));
             good.put_update(first.id, &figures(10), body).await.value();
-            let sum = sum(&world, job.id, number);
+            let sum = sum(&world, job.head.id, number);
             let before = copy(&sum);
             let mut spoilt = delta(2);
             spoilt[PARAMETERS - 1] = f32::NAN;
@@ -65,14 +66,14 @@ async fn a_large_update_that_turns_out_bad_leaves_no_trace() {
             assert!(!sum.is_invalid());
             assert_eq!(*sum.accumulator(), before, "{number}");
             assert_eq!(left(&world).await, (0, 0));
-            let round = world.round(job.id, number).await;
+            let round = world.round(job.head.id, number).await;
             assert_eq!((round.reported, round.rejected), (1, 1));
             world.pass_ms(10_000).await;
             world.drive().await;
-            assert_eq!(world.round(job.id, number).await.phase, Phase::Committed);
+            assert_eq!(world.round(job.head.id, number).await.phase, Phase::Committed);
             world.release(&bad).await;
         }
-        world.check_books(job.id).await;
+        world.check_books(job.head.id).await;
     }
 }
 
@@ -84,7 +85,7 @@ async fn a_body_with_another_digest_is_refused_and_can_be_sent_again() {
         let [device, other] = world.devices().await;
         let [assignment, second] = world.assign([&device, &other]).await;
         other.put_update(second.id, &figures(10), delta_file(&second, &delta(2))).await.value();
-        let before = copy(&sum(&world, job.id, 1));
+        let before = copy(&sum(&world, job.head.id, 1));
         let body = delta_file(&assignment, &delta(1));
         let mut damaged = body.clone();
         *damaged.last_mut().unwrap() ^= 1;
@@ -92,13 +93,13 @@ async fn a_body_with_another_digest_is_refused_and_can_be_sent_again() {
         let request = device.request(reqwest::Method::PUT, &format!("/assignments/{}/update", assignment.id));
         let request = request.query(&figures(10)).header("Repr-Digest", announced).body(damaged);
         crate::support::Answer::to(request).await.refused(ProblemType::DigestMismatch);
-        assert_eq!(*sum(&world, job.id, 1).accumulator(), before);
+        assert_eq!(*sum(&world, job.head.id, 1).accumulator(), before);
         assert_eq!(left(&world).await, (0, 0));
-        assert_eq!(world.assignments(job.id, 1).await[0].state, AssignmentState::Assigned);
+        assert_eq!(world.assignments(job.head.id, 1).await[0].state, AssignmentState::Assigned);
         device.put_digested(assignment.id, &body).await.value();
         world.drive().await;
-        assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-        world.check_books(job.id).await;
+        assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+        world.check_books(job.head.id).await;
     }
 }
 
@@ -110,13 +111,13 @@ async fn a_deadline_ends_a_body_that_is_half_here() {
         let [first] = world.assign([&slow]).await;
         let body = delta_file(&first, &delta(1));
         let half = Half::send(&world, &slow, &first, &body, body.len() / 2).await;
-        let sum = sum(&world, job.id, 1);
+        let sum = sum(&world, job.head.id, 1);
         let empty = Accumulator::new(PARAMETERS, sum.accumulator().caps()).unwrap();
         until(|| *sum.accumulator() != empty).await;
         world.pass_ms(10_000).await;
         let answer = half.answer().await;
         assert!(answer.starts_with("HTTP/1.1 410"), "{answer}");
-        assert_eq!(world.round(job.id, 1).await.phase, Phase::Abandoned);
+        assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Abandoned);
         assert_eq!(*sum.accumulator(), empty);
         assert!(!sum.is_invalid());
         assert_eq!(left(&world).await, (0, 0));
@@ -137,19 +138,19 @@ async fn a_goal_met_by_others_ends_a_body_that_is_half_here() {
         let [first, second] = world.assign([&slow, &quick]).await;
         let body = delta_file(&first, &delta(1));
         let half = Half::send(&world, &slow, &first, &body, body.len() - 1).await;
-        let sum = sum(&world, job.id, 1);
+        let sum = sum(&world, job.head.id, 1);
         let empty = Accumulator::new(PARAMETERS, sum.accumulator().caps()).unwrap();
         until(|| *sum.accumulator() != empty).await;
         quick.put_digested(second.id, &delta_file(&second, &delta(2))).await.value();
         world.drive().await;
         let answer = half.answer().await;
         assert!(answer.starts_with("HTTP/1.1 410"), "{answer}");
-        assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-        let base = world.weights(job.id, 0).await;
+        assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+        let base = world.weights(job.head.id, 0).await;
         fold(&empty, &delta(2), 10);
-        assert_eq!(world.weights(job.id, 1).await, averaged(&base, &empty));
+        assert_eq!(world.weights(job.head.id, 1).await, averaged(&base, &empty));
         assert_eq!(left(&world).await, (0, 0));
-        world.check_books(job.id).await;
+        world.check_books(job.head.id).await;
     }
 }
 
@@ -179,7 +180,7 @@ async fn damaged(damage: fn(&mut Vec<u8>)) {
     assert_eq!(sqlx::query(AssertSqlSafe(sql)).bind(data).execute(&mut ***inner).await.unwrap().rows_affected(), 1);
     tx.commit().await.unwrap();
     world.drive().await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reason), (Phase::Abandoned, Some(AbandonReason::Fault)));
     assert_eq!(left(&world).await, (0, 0));
 }
@@ -204,7 +205,7 @@ async fn a_model_file_with_another_bit_than_was_stored_is_not_used() {
     data[1000] ^= 1;
     std::fs::write(&file, data).unwrap();
     world.drive().await;
-    let round = world.round(job.id, 1).await;
+    let round = world.round(job.head.id, 1).await;
     assert_eq!((round.phase, round.reason), (Phase::Abandoned, Some(AbandonReason::Fault)));
     assert_eq!(left(&world).await, (0, 0));
 }

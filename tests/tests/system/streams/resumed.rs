@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use tributary_engine::aggregate::{Accumulator, Weight};
+use tributary_engine::aggregate::Accumulator;
+use tributary_protocol::fixed::Weight;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Phase};
 use tributary_server::blob::folder_beside;
@@ -24,7 +25,7 @@ async fn an_upload_that_broke_off_goes_on_where_it_ended() {
             let half = Half::send(&world, &device, &assignment, &body, sent).await;
             if restarts {
                 // What has arrived is kept when the coordinator stops.
-                let begun = sum(&world, job.id, 1);
+                let begun = sum(&world, job.head.id, 1);
                 let empty = Accumulator::new(PARAMETERS, begun.accumulator().caps()).unwrap();
                 until(|| *begun.accumulator() != empty).await;
                 world.restart().await;
@@ -38,7 +39,7 @@ async fn an_upload_that_broke_off_goes_on_where_it_ended() {
             assert!(offset <= sent && offset > 0, "{offset} of {sent}");
             if !restarts {
                 assert_eq!(offset, sent, "also the part that is not full");
-                let sum = sum(&world, job.id, 1);
+                let sum = sum(&world, job.head.id, 1);
                 assert_eq!(*sum.accumulator(), Accumulator::new(PARAMETERS, sum.accumulator().caps()).unwrap());
             }
             // In two steps, the first of which does not end it.
@@ -50,9 +51,9 @@ async fn an_upload_that_broke_off_goes_on_where_it_ended() {
             assert_eq!(again, accepted, "the answer was lost, perhaps");
             assert_eq!(device.offset(assignment.id).await.header("upload-complete"), "?1");
             world.drive().await;
-            let round = world.round(job.id, 1).await;
+            let round = world.round(job.head.id, 1).await;
             assert_eq!(round.phase, Phase::Committed);
-            let base = world.weights(job.id, 0).await;
+            let base = world.weights(job.head.id, 0).await;
             let caps = tributary_engine::aggregate::SumCaps {
                 weight_max: Weight::examples(1_000),
                 magnitude_max: 8.0,
@@ -60,9 +61,9 @@ async fn an_upload_that_broke_off_goes_on_where_it_ended() {
             };
             let expected = Accumulator::new(PARAMETERS, caps).unwrap();
             fold(&expected, &delta(1), 10);
-            assert_eq!(world.weights(job.id, 1).await, averaged(&base, &expected));
+            assert_eq!(world.weights(job.head.id, 1).await, averaged(&base, &expected));
             assert_eq!(left(&world).await, (0, 0));
-            world.check_books(job.id).await;
+            world.check_books(job.head.id).await;
         }
     }
 }
@@ -113,8 +114,8 @@ async fn a_body_that_does_not_go_on_where_the_upload_is_is_refused_and_changes_n
     assert_eq!(left(&world).await, (0, 0));
     device.put_digested(assignment.id, &body).await.value();
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-    world.check_books(job.id).await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
+    world.check_books(job.head.id).await;
 }
 
 /// Goal: what broke off and never came back leaves nothing, whether its round ended or the clock deleted it.
@@ -129,9 +130,9 @@ async fn what_never_came_back_is_deleted() {
         assert_eq!(left(&world).await, (1, 6));
         other.put_digested(second.id, &delta_file(&second, &delta(2))).await.value();
         world.pass_ms(10_000).await;
-        assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
+        assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
         assert_eq!(left(&world).await, (0, 0));
-        assert_eq!(world.assignments(job.id, 1).await[0].state, AssignmentState::Expired);
+        assert_eq!(world.assignments(job.head.id, 1).await[0].state, AssignmentState::Expired);
         gone.patch(first.id, 3_000_000, &body[3_000_000..], &body).await.refused(ProblemType::AssignmentClosed);
         assert_eq!(gone.offset(first.id).await.status, 410);
         // Left by a coordinator that died before it could delete it.
@@ -153,7 +154,7 @@ async fn what_never_came_back_is_deleted() {
         world.hand.advance_ms(2 * 3_600_000);
         scheduled::run_due(world.app()).await.unwrap();
         assert_eq!(left(&world).await, (0, 0));
-        world.check_books(job.id).await;
+        world.check_books(job.head.id).await;
     }
 }
 
@@ -180,9 +181,9 @@ async fn an_upload_whose_files_are_lost_begins_again() {
     assert_eq!((refused.status, refused.header("upload-offset")), (409, "0"));
     device.put_digested(assignment.id, &body).await.value();
     world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
     assert_eq!(left(&world).await, (0, 0));
-    world.check_books(job.id).await;
+    world.check_books(job.head.id).await;
 }
 
 fn files_of(folder: &Path) -> Vec<PathBuf> {

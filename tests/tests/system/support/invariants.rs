@@ -48,10 +48,10 @@ impl World {
         // Counted in the round when the assignment ends; until then the count is the assignment's own.
         let has_ended = |assignment: &&Assignment| assignment.state != AssignmentState::Assigned;
         let bytes = |of: fn(&Assignment) -> u64| assignments.iter().filter(has_ended).map(of).sum::<u64>();
-        assert_eq!(round.bytes_up, bytes(|assignment| assignment.bytes_up));
-        assert_eq!(round.bytes_down, bytes(|assignment| assignment.bytes_down));
-        assert_eq!(round.raw_bytes_up, bytes(|assignment| assignment.raw_bytes_up));
-        assert_eq!(round.raw_bytes_down, bytes(|assignment| assignment.raw_bytes_down));
+        assert_eq!(round.traffic.bytes_up, bytes(|assignment| assignment.traffic.bytes_up));
+        assert_eq!(round.traffic.bytes_down, bytes(|assignment| assignment.traffic.bytes_down));
+        assert_eq!(round.traffic.raw_bytes_up, bytes(|assignment| assignment.traffic.raw_bytes_up));
+        assert_eq!(round.traffic.raw_bytes_down, bytes(|assignment| assignment.traffic.raw_bytes_down));
         // Those of a buffer move on when the next one opens.
         if !round.phase.is_open() && round.buffer.is_none() {
             assert_eq!(ended(AssignmentState::Assigned), 0, "an ended round leaves nobody waiting");

@@ -131,12 +131,12 @@ impl Mlflow {
         if !batch.is_empty() {
             self.log(batch, &reached).await?;
         }
-        let status = match news.job.state {
+        let status = match news.job.head.state {
             JobState::Completed => "FINISHED",
             JobState::Stopped => "KILLED",
             JobState::AwaitingModel | JobState::Running | JobState::Paused => return Ok(()),
         };
-        let update = json!({ "run_id": self.run_id, "status": status, "end_time": news.job.ended_at_ms });
+        let update = json!({ "run_id": self.run_id, "status": status, "end_time": news.job.head.ended_at_ms });
         self.post::<Value>("runs/update", &update).await.map(drop)
     }
 
@@ -196,7 +196,7 @@ impl Mlflow {
         }
         let wanted = json!({
             "experiment_ids": [self.experiment_id],
-            "filter": format!("tags.`{TAG_JOB}` = '{}'", job.id),
+            "filter": format!("tags.`{TAG_JOB}` = '{}'", job.head.id),
             "run_view_type": "ACTIVE_ONLY",
             "max_results": 1,
         });
@@ -212,12 +212,12 @@ impl Mlflow {
         let wanted = json!({
             "experiment_id": self.experiment_id,
             "run_name": job.file.name,
-            "start_time": job.created_at_ms,
+            "start_time": job.head.created_at_ms,
             "tags": [
-                tag(TAG_JOB, &job.id.to_string()),
+                tag(TAG_JOB, &job.head.id.to_string()),
                 tag("tributary.population", job.file.population.as_str()),
                 tag("tributary.plan", &job.plan_hash.to_string()),
-                tag("tributary.parameters", &job.parameters.to_string()),
+                tag("tributary.parameters", &job.head.parameters.to_string()),
             ],
         });
         Ok(self.post::<Created>("runs/create", &wanted).await?.run.info.run_id)

@@ -9,10 +9,10 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use tributary_protocol::state::Phase;
 
 use super::*;
-use crate::testing::{job, round, serve};
-use tributary_protocol::state::Phase;
+use crate::testing::{in_state, job, round, serve};
 
 #[derive(Debug, Default)]
 struct Recorded {
@@ -174,12 +174,8 @@ fn token() -> Sealed<String> {
 async fn a_run_is_found_again_and_gets_only_what_is_new() {
     let (server, recorded) = fake("Bearer s3cret").await;
     let job = job(1, "demo", "digits");
-    let news = |ended: &[Round], state| News {
-        job: Job { state, ..job.clone() },
-        ended: ended.to_vec(),
-        open: None,
-        waits: None,
-    };
+    let news =
+        |ended: &[Round], state| News { job: in_state(&job, state), ended: ended.to_vec(), open: None, waits: None };
     let all = rounds(1..=300);
     for (known, state) in [(200, JobState::Running), (600, JobState::Running), (600, JobState::Completed)] {
         let mut run = Mlflow::open(&server, Some(&token()), "vision", &job).await.unwrap();

@@ -2,7 +2,8 @@
 
 /// A time step of a batch.
 pub(in super::super) struct Moment<'a> {
-    /// `[example][gate][unit]`, as `products`: those of the input, `W x + b`, which become the gates after their functions.
+    /// `[example][gate][unit]`, as `products`: those of the input, `W x + b`, which become the gates after their
+    /// functions.
     pub(super) gates: &'a mut [f32],
     /// Those of the state: `U h + b'`.
     pub(super) products: &'a mut [f32],
