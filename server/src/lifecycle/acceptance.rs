@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
@@ -21,6 +21,7 @@ use crate::blob::Staged;
 use crate::db::{AssignmentRow, DbError, Report, RoundKey, RoundRow, Transition, Tx};
 use crate::fleet::downloads::Downloads;
 use crate::metrics::Traffic;
+use crate::runtime::lock::Locked;
 use crate::runtime::signals::Signals;
 use crate::services::Services;
 
@@ -132,7 +133,7 @@ impl Acceptance {
     }
 
     fn jobs(&self) -> MutexGuard<'_, HashMap<JobId, Vec<Waiting>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 }
 

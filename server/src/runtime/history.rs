@@ -1,7 +1,9 @@
 //! The last values of something that is measured now and then.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use super::lock::Locked;
 
 /// At most so many values, oldest first.
 #[derive(Debug)]
@@ -17,7 +19,7 @@ impl<T: Clone> History<T> {
     }
 
     pub fn push(&self, value: T) {
-        let mut values = self.lock();
+        let mut values = self.values.locked();
         if values.len() == self.values_max {
             values.pop_front();
         }
@@ -26,12 +28,7 @@ impl<T: Clone> History<T> {
 
     #[must_use]
     pub fn values(&self) -> Vec<T> {
-        self.lock().iter().cloned().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
-        // No code that can panic runs under the lock.
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+        self.values.locked().iter().cloned().collect()
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +15,7 @@ use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::update::DeltaSink;
 
 use crate::db::RoundKey;
+use crate::runtime::lock::Locked;
 use tributary_engine::aggregate::{
     Accumulator, Combined, Contribution, Discount, FoldError, Share, Sketch, Weighing, Weight,
 };
@@ -324,5 +325,5 @@ impl Drop for Flight {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.locked()
 }

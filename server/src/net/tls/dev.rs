@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
@@ -16,6 +16,7 @@ use super::error::TlsError;
 use super::files::{certificates, write_secret};
 use super::identity::{Identity, PinnedCa};
 use super::names::{and_local, of_this_machine};
+use crate::runtime::lock::Locked;
 
 const CA_FILE: &str = "ca.pem";
 const CA_KEY_FILE: &str = "ca.key";
@@ -81,7 +82,7 @@ impl Dev {
     }
 
     pub(super) fn names(&self) -> Vec<String> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.names.locked().clone()
     }
 
     fn wanted_names(&self) -> Vec<String> {
@@ -102,7 +103,7 @@ impl Dev {
         let chain = vec![leaf.der().clone(), self.certificate.clone()];
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let certified = CertifiedKey::from_der(chain, key, &tributary_tls::provider())?;
-        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
+        *self.names.locked() = names;
         Ok(Identity { certified: Arc::new(certified), expires_at_ms: now_ms + VALID_MS })
     }
 }

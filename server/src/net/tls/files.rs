@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use rustls::pki_types::pem::PemObject;
@@ -13,6 +13,7 @@ use tributary_protocol::hash::Sha256Hash;
 
 use super::error::TlsError;
 use super::identity::{Identity, PinnedCa};
+use crate::runtime::lock::Locked;
 use crate::x509::expires_at_ms;
 
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl Files {
     /// The new certificate, if the files changed since the last call.
     pub(super) fn changed(&self) -> Result<Option<Identity>, TlsError> {
         let now = [stamp(&self.certificate), stamp(&self.key)];
-        let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stamps = self.stamps.locked();
         if *stamps == now {
             return Ok(None);
         }
