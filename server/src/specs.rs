@@ -19,7 +19,6 @@ pub struct Specs {
 
 impl Specs {
     /// The metrics learn the codec of each job that enters the cache.
-    #[must_use]
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self { metrics, jobs: Mutex::default() }
     }
@@ -47,7 +46,6 @@ impl Specs {
     }
 
     /// The spec of a job that is in use. Round policy and name may be older than the stored ones.
-    #[must_use]
     pub(crate) fn known(&self, job: JobId) -> Option<Arc<JobSpec>> {
         self.jobs.locked().get(&job).cloned()
     }

@@ -17,7 +17,6 @@ static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
 });
 
 /// The provider that every connection uses.
-#[must_use]
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::clone(&PROVIDER)
 }

@@ -104,7 +104,6 @@ impl Check {
 }
 
 impl StoredBody {
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }

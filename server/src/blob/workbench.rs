@@ -23,7 +23,6 @@ enum Leftover {
 }
 
 impl Workbench {
-    #[must_use]
     pub fn new(blobs: Blobs, db: Db) -> Self {
         Self { blobs, db, leftovers: Arc::default() }
     }

@@ -49,19 +49,16 @@ pub enum Lease {
 
 impl Leases {
     /// No lease yet, for a process that starts now.
-    #[must_use]
     pub fn new(length: Duration, now_ms: i64) -> Self {
         let length_ms = i64::try_from(length.as_millis()).unwrap_or(i64::MAX).max(3);
         Self { length_ms, started_at_ms: now_ms, held: Mutex::default() }
     }
 
-    #[must_use]
     pub fn started_at_ms(&self) -> i64 {
         self.started_at_ms
     }
 
     /// The number of jobs that this coordinator drives.
-    #[must_use]
     pub fn count(&self, now_ms: i64) -> usize {
         self.held.locked().until_ms.values().filter(|until_ms| now_ms < **until_ms).count()
     }

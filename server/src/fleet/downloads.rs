@@ -27,7 +27,6 @@ struct Download {
 
 impl Downloads {
     /// `is_shared`: other coordinators may receive the reports.
-    #[must_use]
     pub fn new(is_shared: bool) -> Self {
         Self { is_shared, clients: Mutex::default() }
     }
@@ -86,13 +85,11 @@ impl Downloads {
     }
 
     /// Bytes that a client downloaded for its open assignment, as far as they are in memory.
-    #[must_use]
     pub fn traffic(&self, client: ClientId) -> Traffic {
         self.clients.locked().get(&client).map(|download| download.traffic).unwrap_or_default()
     }
 
     /// When a client's last download for its open assignment ended, as far as that is in memory.
-    #[must_use]
     pub fn ended_at_ms(&self, client: ClientId) -> Option<i64> {
         self.clients.locked().get(&client)?.ended_at_ms
     }

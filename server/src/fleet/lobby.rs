@@ -74,7 +74,6 @@ impl Lobby {
         Seat { lobby: Arc::clone(self), client, ticket, called }
     }
 
-    #[must_use]
     pub fn candidates(&self, population: &Name) -> Vec<Arc<Candidate>> {
         let waiting = self.waiting.locked();
         let of_population = waiting.clients.values().filter(|entry| entry.population == *population);
@@ -82,17 +81,14 @@ impl Lobby {
     }
 
     /// The populations of the waiting clients.
-    #[must_use]
     pub fn populations(&self) -> Vec<(ClientId, Name)> {
         self.waiting.locked().clients.iter().map(|(client, entry)| (*client, entry.population.clone())).collect()
     }
 
-    #[must_use]
     pub fn len(&self) -> usize {
         self.waiting.locked().clients.len()
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -59,7 +59,6 @@ pub struct Fleet {
 
 impl Fleet {
     /// `is_shared`: other coordinators may serve the same clients.
-    #[must_use]
     pub fn new(is_shared: bool, pace: Pace) -> Self {
         Self {
             lobby: Arc::default(),
@@ -75,7 +74,6 @@ impl Fleet {
     }
 
     /// When a client without work should check in again, in a population of this size.
-    #[must_use]
     pub fn retry_after_ms(&self, reason: RetryReason, size: Size) -> u64 {
         let mut delays = self.delays.locked();
         self.pace.retry_window_ms(reason, size.clients, size.places, &mut delays)

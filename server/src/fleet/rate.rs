@@ -32,7 +32,6 @@ impl Rate {
     }
 
     /// The mean of the last 60 whole seconds.
-    #[must_use]
     pub fn per_second(&self, now_ms: i64) -> f64 {
         let second = now_ms.div_euclid(1000);
         let window = WINDOW_S as i64;

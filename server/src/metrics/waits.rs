@@ -24,7 +24,6 @@ struct Ring {
 
 impl Waits {
     /// No wait yet.
-    #[must_use]
     pub(crate) const fn new() -> Self {
         Self { newest: Mutex::new(Ring { waits_us: [0; WAITS_MAX], count: 0 }) }
     }
@@ -37,7 +36,6 @@ impl Waits {
     }
 
     /// Median and 99th percentile in milliseconds; none before the first wait.
-    #[must_use]
     pub(crate) fn percentiles_ms(&self) -> (Option<f64>, Option<f64>) {
         let ring = self.newest.locked();
         let mut waits_us = ring.waits_us[..ring.count.min(WAITS_MAX)].to_vec();
@@ -55,7 +53,6 @@ impl Default for Waits {
 }
 
 /// Percentiles of waits for reading and writing, as operators see them.
-#[must_use]
 pub(crate) fn latency(reads: &Waits, writes: &Waits) -> DbLatency {
     let ((read_ms_p50, read_ms_p99), (write_ms_p50, write_ms_p99)) = (reads.percentiles_ms(), writes.percentiles_ms());
     DbLatency { read_ms_p50, read_ms_p99, write_ms_p50, write_ms_p99 }

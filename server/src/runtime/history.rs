@@ -13,7 +13,6 @@ pub struct History<T> {
 }
 
 impl<T: Clone> History<T> {
-    #[must_use]
     pub fn new(values_max: usize) -> Self {
         Self { values_max, values: Mutex::default() }
     }
@@ -26,7 +25,6 @@ impl<T: Clone> History<T> {
         values.push_back(value);
     }
 
-    #[must_use]
     pub fn values(&self) -> Vec<T> {
         self.values.locked().iter().cloned().collect()
     }

@@ -18,7 +18,6 @@ pub struct Kept<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone> Kept<K, V> {
-    #[must_use]
     pub fn new(for_ms: i64) -> Self {
         Self { for_ms, values: Mutex::default(), making: Turn::new(()) }
     }

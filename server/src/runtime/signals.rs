@@ -83,20 +83,17 @@ impl Signals {
     }
 
     /// Whether a driver task of this coordinator moves the job on.
-    #[must_use]
     pub fn is_driven(&self, job: JobId) -> bool {
         self.jobs.locked().contains_key(&job)
     }
 
     /// How many changes there were. What was read since the last one is still so, unless another coordinator changed
     /// it.
-    #[must_use]
     pub fn changes(&self) -> u64 {
         *self.changes.borrow()
     }
 
     /// Follows changes from now on.
-    #[must_use]
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }

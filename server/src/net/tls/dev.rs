@@ -141,7 +141,6 @@ fn time_of(at_ms: i64) -> OffsetDateTime {
 }
 
 /// The directory of the CA unless an operator chooses one: beside a SQLite database, else in the working directory.
-#[must_use]
 pub fn directory_beside(database: &str) -> PathBuf {
     const NAME: &str = "tributary-tls";
     let path = database.strip_prefix("sqlite://").or_else(|| database.strip_prefix("sqlite:")).unwrap_or(database);

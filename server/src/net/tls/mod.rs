@@ -133,7 +133,6 @@ impl Tls {
     }
 
     /// The CA that enrolment tokens name.
-    #[must_use]
     pub fn ca(&self) -> Option<&PinnedCa> {
         match &self.current.source {
             Source::Files(files) => files.ca.as_ref(),
@@ -143,7 +142,6 @@ impl Tls {
     }
 
     /// Names and addresses that clients may use, where the coordinator made the certificate.
-    #[must_use]
     pub fn names(&self) -> Vec<String> {
         match &self.current.source {
             Source::Files(_) | Source::Acme(_) => Vec::new(),
