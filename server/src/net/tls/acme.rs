@@ -18,12 +18,12 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::{ClientHello, ParsedCertificate};
 use rustls::sign::CertifiedKey;
 use tributary_protocol::hash::Sha256Hash;
+use tributary_tls::x509::validity_ms;
 
 use super::error::{AcmeError, TlsError};
-use super::files::{certificates, unreadable, write_secret};
+use super::files::{certificates, expires_at_ms, unreadable, write_secret};
 use super::identity::Identity;
 use crate::runtime::lock::Locked;
-use crate::x509::validity_ms;
 
 /// The protocol of a connection that only wants the certificate of a challenge.
 pub(super) const CHALLENGE: &[u8] = b"acme-tls/1";
@@ -193,8 +193,7 @@ impl Acme {
         }
         let key = PrivateKeyDer::from_pem_file(file).map_err(unreadable(file))?;
         let chain = certificates(file)?;
-        let expires_at_ms = chain.first().and_then(|leaf| validity_ms(leaf)).map(|(_, until_ms)| until_ms);
-        let expires_at_ms = expires_at_ms.ok_or_else(|| self.wrong_content("it has no certificate".into()))?;
+        let expires_at_ms = expires_at_ms(&chain).map_err(|message| self.wrong_content(message.into()))?;
         let certified = CertifiedKey::from_der(chain, key, &tributary_tls::provider())
             .map_err(|error| self.wrong_content(error.to_string()))?;
         Ok(Some(Identity { certified: Arc::new(certified), expires_at_ms }))

@@ -185,7 +185,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (dev, identity) = open(directory.path(), &["a.example.org", "10.0.0.1"], NOW_MS);
         assert_eq!(dev.names(), ["a.example.org", "10.0.0.1", "localhost", "127.0.0.1", "::1"]);
-        assert_eq!(crate::x509::expires_at_ms(&identity.certified.cert[0]), Some(identity.expires_at_ms));
+        let (_, until_ms) = tributary_tls::x509::validity_ms(&identity.certified.cert[0]).unwrap();
+        assert_eq!(until_ms, identity.expires_at_ms);
         assert!(dev.renewed(identity.expires_at_ms, NOW_MS + 59 * DAY_MS).unwrap().is_none());
         let renewed = dev.renewed(identity.expires_at_ms, NOW_MS + 60 * DAY_MS).unwrap().unwrap();
         assert_eq!(renewed.expires_at_ms, NOW_MS + 150 * DAY_MS);
