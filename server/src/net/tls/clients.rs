@@ -11,8 +11,8 @@ use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
 
 /// The common name of every population's CA. The handshake names it, so browsers offer no certificates of other CAs.
 pub(crate) const DEVICE_CA: &str = "Tributary devices";
-/// [`DEVICE_CA`] as a relative distinguished name in DER: a set of one pair, of the type commonName (2.5.4.3) and a UTF-8
-/// string.
+/// [`DEVICE_CA`] as a relative distinguished name in DER: a set of one pair, of the type commonName (2.5.4.3) and a
+/// UTF-8 string.
 const DEVICE_CA_NAME: &[u8] = b"\x31\x1a\x30\x18\x06\x03\x55\x04\x03\x0c\x11Tributary devices";
 
 /// Asks for a certificate and accepts any whose key the client has: a client that is refused learns the reason from a
