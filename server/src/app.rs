@@ -64,7 +64,6 @@ pub struct App {
 impl App {
     /// `lease` is how long a dead coordinator's jobs wait before another takes them over. `upload_memory` is the limit
     /// in bytes for all updates in flight.
-    #[must_use]
     pub fn new(
         services: Services,
         lease: Duration,
@@ -93,7 +92,6 @@ impl App {
         })
     }
 
-    #[must_use]
     pub fn driver(&self) -> Driver {
         Driver {
             services: self.services.clone(),

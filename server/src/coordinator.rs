@@ -202,31 +202,26 @@ impl Coordinator {
 
     /// The operator token that was created because none worked. It cannot be read later, because only its hash is
     /// stored.
-    #[must_use]
     pub fn first_operator_token(&self) -> Option<&Secret> {
         self.first_operator_token.as_ref()
     }
 
     /// The population that was created because there was none; only with [`TlsSource::Dev`].
-    #[must_use]
     pub fn first_clients(&self) -> Option<&FirstClients> {
         self.first_clients.as_ref()
     }
 
     /// The certificate and its CA; `None` without TLS.
-    #[must_use]
     pub fn tls(&self) -> Option<&Tls> {
         self.tls.as_deref()
     }
 
     /// This process's name among the coordinators.
-    #[must_use]
     pub fn node(&self) -> &Name {
         &self.app.node
     }
 
     /// The shared state, for tests that call [`crate::driver::Driver::run_once`] themselves.
-    #[must_use]
     pub fn app(&self) -> &Arc<App> {
         &self.app
     }

@@ -6,7 +6,6 @@
 //! |---|---|
 //! | [`runtime`] | time, randomness, threads, signals |
 //! | [`metrics`] | the coordinator's metrics, for Prometheus |
-//! | `x509` | reading certificates |
 //! | [`guard`] | limits of what one caller may hold or ask for |
 //! | [`net`] | connections: accepted, limited, handed to the router |
 //! | [`db`] | the database, SQLite or PostgreSQL: one query, one text, one method |
@@ -53,7 +52,6 @@ pub mod scheduled;
 pub mod services;
 pub mod specs;
 pub mod updates;
-mod x509;
 
 pub use coordinator::{Config, Coordinator, FirstClients, ServeError};
 pub use models::CommitError;

@@ -40,7 +40,6 @@ pub struct Services {
 }
 
 impl Services {
-    #[must_use]
     pub fn new(db: Db, node: Name, blobs: Blobs, clock: Clock, metrics: Arc<Metrics>) -> Self {
         Self {
             db,
@@ -70,7 +69,6 @@ impl Services {
     }
 
     /// A workbench for bodies that are being written.
-    #[must_use]
     pub fn workbench(&self) -> Workbench {
         Workbench::new(self.blobs.clone(), self.db.clone())
     }

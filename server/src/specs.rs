@@ -1,13 +1,14 @@
 //! A cache of job specs.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tributary_engine::job::JobSpec;
 use tributary_protocol::id::JobId;
 
 use crate::db::{DbError, JobRow};
 use crate::metrics::Metrics;
+use crate::runtime::lock::Locked;
 
 /// The specs of the jobs in use, derived from their stored files. Jobs that have ended are forgotten.
 #[derive(Debug)]
@@ -18,7 +19,6 @@ pub struct Specs {
 
 impl Specs {
     /// The metrics learn the codec of each job that enters the cache.
-    #[must_use]
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self { metrics, jobs: Mutex::default() }
     }
@@ -28,7 +28,7 @@ impl Specs {
     /// # Errors
     /// [`DbError::Corrupt`] when the stored file describes no valid job.
     pub fn of(&self, row: &JobRow) -> Result<Arc<JobSpec>, DbError> {
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = self.jobs.locked();
         // Round policy and name are the only parts of a job's file that ever change.
         let is_same = |spec: &&Arc<JobSpec>| spec.file.round == row.file.0.round && spec.file.name == row.file.0.name;
         if let Some(spec) = jobs.get(&row.id).filter(is_same) {
@@ -46,13 +46,12 @@ impl Specs {
     }
 
     /// The spec of a job that is in use. Round policy and name may be older than the stored ones.
-    #[must_use]
     pub(crate) fn known(&self, job: JobId) -> Option<Arc<JobSpec>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).get(&job).cloned()
+        self.jobs.locked().get(&job).cloned()
     }
 
     pub fn forget(&self, job: JobId) {
         self.metrics.job_forgotten(job);
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
+        self.jobs.locked().remove(&job);
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! The coordinator, the SDK and the command line take their provider from here, so both ends of a connection offer the
 //! same. A peer that does not know [`X25519MLKEM768`](rustls::NamedGroup::X25519MLKEM768) is served with the groups of
-//! ring. TLS 1.2 uses only those.
+//! ring. TLS 1.2 uses only those. With the feature `x509` it reads certificates.
 
 mod hybrid;
+#[cfg(feature = "x509")]
+pub mod x509;
 
 use std::sync::{Arc, LazyLock};
 
@@ -17,7 +19,6 @@ static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
 });
 
 /// The provider that every connection uses.
-#[must_use]
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::clone(&PROVIDER)
 }

@@ -60,7 +60,6 @@ pub enum BlobError {
 
 impl BlobError {
     /// Whether stored bytes are gone, so that the body must be stored again.
-    #[must_use]
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Missing(_) | Self::Damaged(_))
     }

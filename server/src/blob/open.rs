@@ -74,7 +74,6 @@ fn make_private(folder: &FilePath) -> std::io::Result<()> {
 }
 
 /// The folder of the bodies of a SQLite database: `DATABASE.bodies`.
-#[must_use]
 pub fn folder_beside(database: &FilePath) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(".bodies");
@@ -95,7 +94,6 @@ fn open_folder(folder: &FilePath) -> Result<OpenedStore, OpenStoreError> {
 /// The settings of object stores in the environment, under the names that the providers' own tools use: variables that
 /// begin with `AWS_`, `GOOGLE_` or `AZURE_`. The crate would also accept a `TOKEN` or `REGION` that is meant for
 /// another program.
-#[must_use]
 pub fn environment() -> Vec<(String, String)> {
     let is_ours = |name: &String| ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|prefix| name.starts_with(prefix));
     // `vars` panics at a variable that is not Unicode.

@@ -1,13 +1,14 @@
 //! Reading bodies, at most [`BLOB_CHUNK_BYTES`] at a time: one path for downloads, commits and folding.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use bytes::Bytes;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 
 use super::{BlobError, Blobs, Store};
 use crate::db::{BLOB_CHUNK_BYTES, Db, DbError, ObjectRow, StagedRow, StoredChunk, Tx, chunk_name};
+use crate::runtime::lock::Locked;
 
 /// The place where a body was found.
 #[derive(Clone, Debug)]
@@ -47,13 +48,13 @@ impl Ahead {
         let find = |objects: &[(String, ObjectRow)]| {
             objects.iter().find(|(found, _)| *found == name).map(|(_, object)| object.clone())
         };
-        if let Some(object) = find(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(object) = find(&self.0.locked()) {
             return Ok(Some(object));
         }
         let names = chunks.chunk_names(chunk..chunks.chunks().min(chunk + AHEAD_CHUNKS));
         let objects = db.look().await?.objects(&names).await?;
         let object = find(&objects);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = objects;
+        *self.0.locked() = objects;
         Ok(object)
     }
 }
@@ -103,7 +104,6 @@ impl Check {
 }
 
 impl StoredBody {
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }

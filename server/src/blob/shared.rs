@@ -5,13 +5,14 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 use tokio::sync::OnceCell;
 
 use super::{BlobError, Blobs, StoredBody};
 use crate::db::{BLOB_CHUNK_BYTES, Db};
+use crate::runtime::lock::Locked;
 
 /// The chunks that are in use.
 #[derive(Debug, Default)]
@@ -59,7 +60,7 @@ impl SharedChunks {
     }
 
     fn held(&self, name: &str, number: u64) -> Arc<Chunk> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.locked();
         let key = (name.to_owned(), number);
         if let Some(chunk) = held.get(&key).and_then(Weak::upgrade) {
             return chunk;

@@ -68,7 +68,6 @@ pub struct Replay<'a> {
 
 impl Workbench {
     /// An empty body.
-    #[must_use]
     pub fn spool(&self, owner: Owner) -> Spool {
         Spool::new(self.clone(), owner)
     }
@@ -85,7 +84,6 @@ impl Workbench {
 
 impl Spool {
     /// An empty body.
-    #[must_use]
     pub(super) fn new(bench: Workbench, owner: Owner) -> Self {
         Self {
             bench,
@@ -122,13 +120,11 @@ impl Spool {
     }
 
     /// How much there is of it.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.full_chunks * self.chunk_bytes() + self.tail().len() as u64
     }
 
     /// Whether all of it is in memory.
-    #[must_use]
     pub fn is_in_memory(&self) -> bool {
         self.row.is_none()
     }

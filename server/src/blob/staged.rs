@@ -62,13 +62,11 @@ impl Staged {
     }
 
     /// The body, where it is in memory; empty otherwise.
-    #[must_use]
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
     /// Whether a transaction has taken it.
-    #[must_use]
     pub fn is_settled(&self) -> bool {
         self.settled
     }

@@ -49,7 +49,6 @@ pub struct OpenedStore {
 
 impl OpenedStore {
     /// A store whose writes are durable when they return.
-    #[must_use]
     pub fn new(objects: Arc<dyn ObjectStore>, prefix: Path, call_timeout: Duration) -> Self {
         Self { objects, prefix, call_timeout, folder: None, is_beside: false, beside: None }
     }
@@ -82,7 +81,6 @@ pub(super) struct Listing<'a> {
 
 impl Store {
     /// The objects of one deployment.
-    #[must_use]
     pub(super) fn new(opened: OpenedStore, deployment: &str, metrics: &Arc<Metrics>) -> Self {
         let OpenedStore { objects, prefix, call_timeout, folder, is_beside, beside } = opened;
         Self {
@@ -96,19 +94,16 @@ impl Store {
     }
 
     /// Whether a body that fits into one chunk is stored here.
-    #[must_use]
     pub(super) fn takes_small(&self) -> bool {
         !self.is_beside
     }
 
     /// Whether it is the folder beside the database, which no other program writes to.
-    #[must_use]
     pub(super) fn is_beside(&self) -> bool {
         self.is_beside
     }
 
     /// The key of a new object. It tells where the object is.
-    #[must_use]
     pub(super) fn key(&self, name: &str) -> String {
         if self.is_beside { format!("{BESIDE}{name}") } else { name.to_owned() }
     }

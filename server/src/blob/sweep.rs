@@ -35,7 +35,6 @@ pub struct Swept {
     pub orphans: u64,
 }
 
-#[must_use]
 pub fn is_orphan(age_ms: i64, is_referred_to: bool) -> bool {
     age_ms > ORPHAN_AGE_MS && !is_referred_to
 }

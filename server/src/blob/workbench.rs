@@ -1,9 +1,10 @@
 //! A workbench: bodies that are being written, and are deleted unless a transaction takes them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::blobs::Blobs;
 use crate::db::{Db, StagedRow};
+use crate::runtime::lock::Locked;
 
 /// Where bodies are written. It knows what has been stored of each, so one call of [`Self::clear`] replaces a deletion
 /// on every path that ends early.
@@ -22,14 +23,13 @@ enum Leftover {
 }
 
 impl Workbench {
-    #[must_use]
     pub fn new(blobs: Blobs, db: Db) -> Self {
         Self { blobs, db, leftovers: Arc::default() }
     }
 
     /// Deletes everything that no transaction has taken. What cannot be deleted now is deleted by the sweep.
     pub async fn clear(&self) {
-        let leftovers = std::mem::take(&mut *self.leftovers());
+        let leftovers = std::mem::take(&mut *self.leftovers.locked());
         for leftover in leftovers {
             match leftover {
                 Leftover::Chunks(row) => self.blobs.discard_chunks(&self.db, row).await,
@@ -40,23 +40,19 @@ impl Workbench {
 
     /// An object of this key may be in the store.
     pub(super) fn note_object(&self, object: &str) {
-        self.leftovers().push(Leftover::Object(object.to_owned()));
+        self.leftovers.locked().push(Leftover::Object(object.to_owned()));
     }
 
     /// Chunks of this body are stored.
     pub(super) fn note_chunks(&self, row: &StagedRow) {
-        let mut leftovers = self.leftovers();
+        let mut leftovers = self.leftovers.locked();
         leftovers.retain(|leftover| !leftover.is(&row.id));
         leftovers.push(Leftover::Chunks(row.clone()));
     }
 
     /// A transaction has taken the body, or another request goes on with it: it stays.
     pub(super) fn release(&self, id: &str) {
-        self.leftovers().retain(|leftover| !leftover.is(id));
-    }
-
-    fn leftovers(&self) -> MutexGuard<'_, Vec<Leftover>> {
-        self.leftovers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.leftovers.locked().retain(|leftover| !leftover.is(id));
     }
 }
 

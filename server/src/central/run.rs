@@ -1,7 +1,7 @@
 //! Running evaluations beside everything else the coordinator does.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Semaphore;
 use tracing::Instrument;
@@ -18,6 +18,7 @@ use crate::db::{DbError, RoundKey, TestSetRow};
 use crate::evaluator::{Evaluator, EvaluatorError, EvaluatorTask, TestExamples};
 use crate::fleet::downloads::Downloads;
 use crate::lifecycle::rounds;
+use crate::runtime::lock::Locked;
 use crate::runtime::offload::in_background;
 use crate::services::Services;
 
@@ -87,14 +88,14 @@ impl RunError {
 impl Evaluations {
     /// Begins an evaluation unless it is under way. Its end changes the job, and the driver looks again.
     pub(crate) fn begin(self: &Arc<Self>, due: Due) {
-        if !self.running().insert(due.round) {
+        if !self.running.locked().insert(due.round) {
             return;
         }
         let evaluations = Arc::clone(self);
         let span = tracing::info_span!("evaluation", job = %due.round.job, round = due.round.number);
         let run = async move {
             evaluations.run(&due).await;
-            evaluations.running().remove(&due.round);
+            evaluations.running.locked().remove(&due.round);
             due.services.signals.changed(due.round.job);
         };
         tokio::spawn(run.instrument(span));
@@ -102,7 +103,7 @@ impl Evaluations {
 
     /// Whether an evaluation is being computed.
     pub(crate) fn is_under_way(&self, round: RoundKey) -> bool {
-        self.running().contains(&round)
+        self.running.locked().contains(&round)
     }
 
     async fn run(&self, due: &Due) {
@@ -155,10 +156,6 @@ impl Evaluations {
             compute(&*evaluator, &spec, &model, examples, &|| stopping.is_cancelled())
         });
         Ok(computed.await.unwrap_or_else(|| Err(EvaluatorError::Failed("the evaluator panicked".to_owned())))?)
-    }
-
-    fn running(&self) -> std::sync::MutexGuard<'_, HashSet<RoundKey>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,13 +4,14 @@
 //! job never lets a lease expire.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tributary_protocol::id::JobId;
 
 use super::takeover;
 use crate::db::{DbError, Holder};
+use crate::runtime::lock::Locked;
 use crate::services::Services;
 
 /// Length of a lease unless the configuration says otherwise: the longest time until a dead driver's jobs are taken
@@ -48,21 +49,18 @@ pub enum Lease {
 
 impl Leases {
     /// No lease yet, for a process that starts now.
-    #[must_use]
     pub fn new(length: Duration, now_ms: i64) -> Self {
         let length_ms = i64::try_from(length.as_millis()).unwrap_or(i64::MAX).max(3);
         Self { length_ms, started_at_ms: now_ms, held: Mutex::default() }
     }
 
-    #[must_use]
     pub fn started_at_ms(&self) -> i64 {
         self.started_at_ms
     }
 
     /// The number of jobs that this coordinator drives.
-    #[must_use]
     pub fn count(&self, now_ms: i64) -> usize {
-        self.lock().until_ms.values().filter(|until_ms| now_ms < **until_ms).count()
+        self.held.locked().until_ms.values().filter(|until_ms| now_ms < **until_ms).count()
     }
 
     /// Leases are renewed after a third of their length: two failures in a row lose nothing.
@@ -70,14 +68,10 @@ impl Leases {
         self.length_ms / 3
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes the lease on a job. Does not touch the database while this coordinator holds it.
     pub async fn take(&self, services: &Services, job: JobId) -> Result<Lease, DbError> {
         let now_ms = services.clock.now_ms();
-        if let Some(until_ms) = self.lock().until_ms.get(&job).copied().filter(|until_ms| now_ms < *until_ms) {
+        if let Some(until_ms) = self.held.locked().until_ms.get(&job).copied().filter(|until_ms| now_ms < *until_ms) {
             return Ok(Lease::Ours { until_ms });
         }
         let until_ms = now_ms + self.length_ms;
@@ -95,7 +89,7 @@ impl Leases {
                 takeover::record(services, &mut tx, job, dead, now_ms).await?;
             }
             tx.commit().await?;
-            if self.lock().until_ms.insert(job, until_ms).is_none() {
+            if self.held.locked().until_ms.insert(job, until_ms).is_none() {
                 services.metrics.lease_taken();
             }
             if let Some(dead) = dead {
@@ -112,11 +106,11 @@ impl Leases {
 
     /// Forgets the lease on a job that has ended; its row goes with the job.
     pub fn forget(&self, job: JobId) {
-        self.lock().until_ms.remove(&job);
+        self.held.locked().until_ms.remove(&job);
     }
 
     fn lost(&self, services: &Services, job: JobId) {
-        if self.lock().until_ms.remove(&job).is_some() {
+        if self.held.locked().until_ms.remove(&job).is_some() {
             tracing::warn!(%job, node = %services.node, "another coordinator has taken this job over");
             services.metrics.lease_lost();
             services.signals.changed(job);
@@ -128,7 +122,7 @@ impl Leases {
     pub async fn renew(&self, services: &Services) -> Result<i64, DbError> {
         let now_ms = services.clock.now_ms();
         let (due_at_ms, jobs) = {
-            let held = self.lock();
+            let held = self.held.locked();
             let due_at_ms = held.renewed_at_ms.map_or(now_ms, |at_ms| at_ms + self.renew_every_ms());
             (due_at_ms, held.until_ms.keys().copied().collect::<Vec<_>>())
         };
@@ -141,7 +135,7 @@ impl Leases {
         tx.forget_nodes(now_ms - NODES_KEPT_MS, now_ms - self.length_ms * 2).await?;
         let renewed = tx.renew_leases(&services.node, until_ms).await?;
         tx.commit().await?;
-        let mut held = self.lock();
+        let mut held = self.held.locked();
         held.renewed_at_ms = Some(now_ms);
         for job in &renewed {
             // A lease that was taken while this ran keeps its own time.

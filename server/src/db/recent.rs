@@ -3,7 +3,7 @@
 //! Only with SQLite: there, one coordinator makes every change. With PostgreSQL another one may revoke a client.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::ClientId;
@@ -11,6 +11,7 @@ use tributary_protocol::id::ClientId;
 use super::changes::{ClientChange, Follower, Seen};
 use super::devices::KnownClient;
 use super::tx::{Json, Text};
+use crate::runtime::lock::Locked;
 
 /// Most clients that are remembered, of about half a kilobyte each. When there are more, remembering begins anew.
 const CLIENTS_MAX: usize = 1 << 16;
@@ -54,7 +55,7 @@ impl RecentClients {
     }
 
     fn remembered(&self) -> MutexGuard<'_, Remembered> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 }
 

@@ -6,7 +6,7 @@
 //! reads with n statements costs 2 n + 1 switches.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::{FutureExt, TryStreamExt};
@@ -16,6 +16,7 @@ use sqlx_sqlite::{Sqlite, SqliteArguments, SqliteConnectOptions, SqliteConnectio
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::watched::Commit;
+use crate::runtime::lock::Locked;
 
 /// Messages that a connection's thread may have before it. A transaction that is dropped leaves its rollback without
 /// waiting for a place, so there must be one: a dropped request leaves two messages.
@@ -39,7 +40,7 @@ struct Shared {
 
 impl Shared {
     fn idle(&self) -> MutexGuard<'_, Vec<SqliteConnection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.locked()
     }
 }
 

@@ -120,9 +120,9 @@ mod tests {
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject;
     use tributary_protocol::id::ClientId;
+    use tributary_tls::x509::leaf;
 
     use super::*;
-    use crate::x509::leaf;
 
     #[test]
     fn a_certificate_names_its_client_and_its_key_and_has_a_serial_number_of_its_own() {
@@ -139,7 +139,7 @@ mod tests {
         });
         let found = leaf(&one).unwrap();
         assert_eq!(found.uris, [name.to_string()]);
-        assert_eq!(found.public_key, key.subject_public_key_info());
+        assert_eq!(found.public_key.as_ref(), key.subject_public_key_info());
         assert_eq!((found.valid_from_ms, found.valid_until_ms), (now_ms - BACKDATED_MS, now_ms + DAY_MS));
         assert_ne!(one, two);
     }

@@ -44,7 +44,6 @@ pub enum ClientAuth {
 
 impl ClientAuth {
     /// Whether the handshake asks for certificates.
-    #[must_use]
     pub fn asks_for_certificates(self) -> bool {
         self != Self::Bearer
     }

@@ -8,10 +8,10 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use tributary_protocol::credential::DeviceName;
 use tributary_protocol::hash::Sha256Hash;
+use tributary_tls::x509::leaf;
 
 use crate::db::{Db, DbError, KnownClient};
 use crate::net::PeerCertificate;
-use crate::x509::leaf;
 
 /// What a certificate says about its holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Presented {
         let [uri] = leaf.uris[..] else { return None };
         Some(Self {
             name: uri.parse().ok()?,
-            key: Sha256Hash::of(leaf.public_key),
+            key: Sha256Hash::of(&leaf.public_key),
             valid_from_ms: leaf.valid_from_ms,
             valid_until_ms: leaf.valid_until_ms,
         })

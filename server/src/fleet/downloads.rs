@@ -5,12 +5,13 @@
 //! another one.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tributary_protocol::id::ClientId;
 use tributary_protocol::traffic::Traffic;
 
 use crate::db::{Db, DbError};
+use crate::runtime::lock::Locked;
 
 #[derive(Debug)]
 pub struct Downloads {
@@ -26,7 +27,6 @@ struct Download {
 
 impl Downloads {
     /// `is_shared`: other coordinators may receive the reports.
-    #[must_use]
     pub fn new(is_shared: bool) -> Self {
         Self { is_shared, clients: Mutex::default() }
     }
@@ -37,7 +37,7 @@ impl Downloads {
             let signed = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
             return store(db, client, signed(bytes), signed(raw_bytes)).await;
         }
-        let mut clients = self.lock();
+        let mut clients = self.clients.locked();
         let Download { traffic, .. } = clients.entry(client).or_default();
         traffic.bytes_down += bytes;
         traffic.raw_bytes_down += raw_bytes;
@@ -52,7 +52,7 @@ impl Downloads {
             tokio::spawn(async move { store(&db, client, signed(bytes), signed(raw_bytes)).await });
             return;
         }
-        if let Some(Download { traffic, .. }) = self.lock().get_mut(&client) {
+        if let Some(Download { traffic, .. }) = self.clients.locked().get_mut(&client) {
             traffic.bytes_down = traffic.bytes_down.saturating_sub(bytes);
             traffic.raw_bytes_down = traffic.raw_bytes_down.saturating_sub(raw_bytes);
         }
@@ -66,18 +66,18 @@ impl Downloads {
         let ended_at_ms = Some(now_ms);
         if !self.is_shared {
             // There is no entry once the assignment has ended.
-            if let Some(download) = self.lock().get_mut(&client) {
+            if let Some(download) = self.clients.locked().get_mut(&client) {
                 download.ended_at_ms = ended_at_ms;
             }
             return;
         }
-        self.lock().insert(client, Download { ended_at_ms, ..Download::default() });
+        self.clients.locked().insert(client, Download { ended_at_ms, ..Download::default() });
         let (downloads, db) = (Arc::clone(self), db.clone());
         tokio::spawn(async move {
             if let Err(error) = store_end(&db, client, now_ms).await {
                 tracing::debug!(%error, %client, "the end of a download is not stored");
             }
-            let mut clients = downloads.lock();
+            let mut clients = downloads.clients.locked();
             if clients.get(&client).is_some_and(|download| download.ended_at_ms == ended_at_ms) {
                 clients.remove(&client);
             }
@@ -85,24 +85,18 @@ impl Downloads {
     }
 
     /// Bytes that a client downloaded for its open assignment, as far as they are in memory.
-    #[must_use]
     pub fn traffic(&self, client: ClientId) -> Traffic {
-        self.lock().get(&client).map(|download| download.traffic).unwrap_or_default()
+        self.clients.locked().get(&client).map(|download| download.traffic).unwrap_or_default()
     }
 
     /// When a client's last download for its open assignment ended, as far as that is in memory.
-    #[must_use]
     pub fn ended_at_ms(&self, client: ClientId) -> Option<i64> {
-        self.lock().get(&client)?.ended_at_ms
+        self.clients.locked().get(&client)?.ended_at_ms
     }
 
     /// Forgets the downloads for an assignment that has ended, or before another one begins.
     pub fn forget(&self, client: ClientId) {
-        self.lock().remove(&client);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClientId, Download>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+        self.clients.locked().remove(&client);
     }
 }
 

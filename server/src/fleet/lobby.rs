@@ -3,13 +3,14 @@
 //! The lobby is in memory only. It records no work: a client that is forgotten here checks in again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 use tributary_protocol::id::{ClientId, Name};
 use tributary_protocol::operator::ModelVersion;
 
 use crate::db::{AssignmentRow, RoundRow};
+use crate::runtime::lock::Locked;
 use tributary_engine::round::Candidate;
 
 #[derive(Debug, Default)]
@@ -66,32 +67,28 @@ impl Lobby {
     pub fn enter(self: &Arc<Self>, population: Name, candidate: Arc<Candidate>) -> Seat {
         let (call, called) = oneshot::channel();
         let client = candidate.client;
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.locked();
         waiting.tickets += 1;
         let ticket = waiting.tickets;
         waiting.clients.insert(client, Entry { population, candidate, ticket, call });
         Seat { lobby: Arc::clone(self), client, ticket, called }
     }
 
-    #[must_use]
     pub fn candidates(&self, population: &Name) -> Vec<Arc<Candidate>> {
-        let waiting = self.lock();
+        let waiting = self.waiting.locked();
         let of_population = waiting.clients.values().filter(|entry| entry.population == *population);
         of_population.map(|entry| Arc::clone(&entry.candidate)).collect()
     }
 
     /// The populations of the waiting clients.
-    #[must_use]
     pub fn populations(&self) -> Vec<(ClientId, Name)> {
-        self.lock().clients.iter().map(|(client, entry)| (*client, entry.population.clone())).collect()
+        self.waiting.locked().clients.iter().map(|(client, entry)| (*client, entry.population.clone())).collect()
     }
 
-    #[must_use]
     pub fn len(&self) -> usize {
-        self.lock().clients.len()
+        self.waiting.locked().clients.len()
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -107,18 +104,13 @@ impl Lobby {
     }
 
     fn end(&self, calls: impl Iterator<Item = (ClientId, Call)>) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.locked();
         for (client, call) in calls {
             if let Some(entry) = waiting.clients.remove(&client) {
                 // A client that just left finds its assignment at its next check-in.
                 let _ = entry.call.send(call);
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // No code that can panic runs under the lock.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -131,7 +123,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut waiting = self.lobby.lock();
+        let mut waiting = self.lobby.waiting.locked();
         if waiting.clients.get(&self.client).is_some_and(|entry| entry.ticket == self.ticket) {
             waiting.clients.remove(&self.client);
         }

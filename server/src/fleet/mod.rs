@@ -11,7 +11,7 @@ pub mod waiting;
 pub mod waits;
 pub mod wanted;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tributary_engine::round::{Pace, RetryReason};
 use tributary_protocol::id::Name;
@@ -19,6 +19,7 @@ use tributary_protocol::seed::Stream;
 
 use crate::runtime::entropy;
 use crate::runtime::kept::Kept;
+use crate::runtime::lock::Locked;
 use downloads::Downloads;
 use lobby::Lobby;
 use rate::Rate;
@@ -58,7 +59,6 @@ pub struct Fleet {
 
 impl Fleet {
     /// `is_shared`: other coordinators may serve the same clients.
-    #[must_use]
     pub fn new(is_shared: bool, pace: Pace) -> Self {
         Self {
             lobby: Arc::default(),
@@ -74,9 +74,8 @@ impl Fleet {
     }
 
     /// When a client without work should check in again, in a population of this size.
-    #[must_use]
     pub fn retry_after_ms(&self, reason: RetryReason, size: Size) -> u64 {
-        let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut delays = self.delays.locked();
         self.pace.retry_window_ms(reason, size.clients, size.places, &mut delays)
     }
 }

@@ -20,19 +20,16 @@ impl Online {
         Ok(Self(clients))
     }
 
-    #[must_use]
     pub fn has(&self, client: ClientId) -> bool {
         self.0.contains_key(&client)
     }
 
     /// The number of them in a population.
-    #[must_use]
     pub fn of(&self, population: &Name) -> u64 {
         self.0.values().filter(|name| *name == population).count() as u64
     }
 
     /// The number of all.
-    #[must_use]
     pub fn all(&self) -> u64 {
         self.0.len() as u64
     }

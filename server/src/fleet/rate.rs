@@ -1,6 +1,8 @@
 //! How often something happens at this coordinator per second, in memory.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use crate::runtime::lock::Locked;
 
 /// Seconds over which a rate is averaged.
 const WINDOW_S: usize = 60;
@@ -21,7 +23,7 @@ impl Rate {
     /// Counts one.
     pub fn count(&self, now_ms: i64) {
         let second = now_ms.div_euclid(1000);
-        let mut seconds = lock(&self.seconds);
+        let mut seconds = self.seconds.locked();
         let slot = &mut seconds[slot_of(second)];
         if slot.0 != second {
             *slot = (second, 0);
@@ -30,12 +32,11 @@ impl Rate {
     }
 
     /// The mean of the last 60 whole seconds.
-    #[must_use]
     pub fn per_second(&self, now_ms: i64) -> f64 {
         let second = now_ms.div_euclid(1000);
         let window = WINDOW_S as i64;
         let recent = |&(at, _): &(i64, u32)| at < second && at >= second.saturating_sub(window - 1);
-        let counted: u32 = lock(&self.seconds).iter().filter(|slot| recent(slot)).map(|slot| slot.1).sum();
+        let counted: u32 = self.seconds.locked().iter().filter(|slot| recent(slot)).map(|slot| slot.1).sum();
         // The running second has taken the slot of the oldest one.
         f64::from(counted) / (window - 1) as f64
     }
@@ -43,11 +44,6 @@ impl Rate {
 
 fn slot_of(second: i64) -> usize {
     usize::try_from(second.rem_euclid(WINDOW_S as i64)).unwrap_or(0)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code that can panic runs under these locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -6,13 +6,14 @@
 //! check-in.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 use tributary_protocol::device::WAIT_MS_MAX;
 use tributary_protocol::id::{ClientId, Name};
 
 use crate::db::DbError;
+use crate::runtime::lock::Locked;
 use crate::services::Services;
 use tributary_engine::round::Candidate;
 
@@ -50,7 +51,7 @@ pub struct HeldSeat {
 
 impl Drop for HeldSeat {
     fn drop(&mut self) {
-        let mut state = self.log.lock();
+        let mut state = self.log.state.locked();
         let holds = state.holds.get(&self.client).copied().unwrap_or(1) - 1;
         if holds > 0 {
             state.holds.insert(self.client, holds);
@@ -68,7 +69,7 @@ impl SeatLog {
     pub fn hold(self: &Arc<Self>, population: &Name, candidate: &Arc<Candidate>) -> HeldSeat {
         let client = candidate.client;
         let change = Change::Sat { population: population.clone(), candidate: Arc::clone(candidate) };
-        let mut state = self.lock();
+        let mut state = self.state.locked();
         *state.holds.entry(client).or_default() += 1;
         state.changes.insert(client, change);
         self.rung.notify_one();
@@ -76,22 +77,17 @@ impl SeatLog {
     }
 
     fn take(&self) -> Vec<(ClientId, Change)> {
-        let mut state = self.lock();
+        let mut state = self.state.locked();
         let chosen: Vec<ClientId> = state.changes.keys().take(BATCH_MAX).copied().collect();
         chosen.into_iter().filter_map(|client| Some((client, state.changes.remove(&client)?))).collect()
     }
 
     /// Puts back changes that could not be written, except where there are newer ones.
     fn put_back(&self, batch: Vec<(ClientId, Change)>) {
-        let mut state = self.lock();
+        let mut state = self.state.locked();
         for (client, change) in batch {
             state.changes.entry(client).or_insert(change);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LogState> {
-        // No code that can panic runs under the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

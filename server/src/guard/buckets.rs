@@ -4,7 +4,9 @@
 //! for a minute has a full bucket, which need not be remembered.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use crate::runtime::lock::Locked;
 
 const MINUTE_MS: i64 = 60_000;
 /// Buckets after whose number full ones are looked for and forgotten.
@@ -36,7 +38,7 @@ impl<K: Ord> Buckets<K> {
     pub(super) fn take(&self, caller: K, now_ms: i64) -> Result<(), u64> {
         let now_us = now_ms.saturating_mul(1_000);
         let most_us = MINUTE_MS * 1_000;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.locked();
         let full_at_us = state.full_at_us.get(&caller).copied().unwrap_or(now_us).max(now_us);
         // No bucket needs longer than a minute: the clock was set back.
         let full_at_us = if full_at_us - now_us > most_us { now_us } else { full_at_us };

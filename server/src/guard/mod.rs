@@ -61,7 +61,6 @@ pub struct Guard {
 }
 
 impl Guard {
-    #[must_use]
     pub fn new(limits: Limits, metrics: &Metrics) -> Self {
         Self {
             limits,
@@ -72,7 +71,6 @@ impl Guard {
         }
     }
 
-    #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
     }
@@ -114,7 +112,6 @@ impl Guard {
 
 /// What limits per address count: an IPv4 address, or the IPv6 network that one subscriber gets (64 bits). `None` for
 /// the loopback addresses, where the clients of a proxy on this machine come from.
-#[must_use]
 pub fn counted_address(ip: IpAddr) -> Option<IpAddr> {
     match ip.to_canonical() {
         ip if ip.is_loopback() => None,

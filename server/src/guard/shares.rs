@@ -1,7 +1,9 @@
 //! How many of something each caller holds now.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::runtime::lock::Locked;
 
 /// What each caller holds, and the most that one may hold.
 #[derive(Debug)]
@@ -21,20 +23,13 @@ impl<K: Ord + Clone> Shares<K> {
 
     /// One more for this caller, unless it holds the most already.
     pub(super) fn take(self: &Arc<Self>, caller: K) -> Option<Held<K>> {
-        let mut held = self.lock();
+        let mut held = self.held.locked();
         let count = held.get(&caller).copied().unwrap_or(0);
         if count >= self.max {
             return None;
         }
         held.insert(caller.clone(), count + 1);
         Some(Held(Some((Arc::clone(self), caller))))
-    }
-}
-
-impl<K: Ord> Shares<K> {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<K, usize>> {
-        // No code that can panic runs under the lock.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -48,7 +43,7 @@ impl<K: Ord> Held<K> {
 impl<K: Ord> Drop for Held<K> {
     fn drop(&mut self) {
         let Some((shares, caller)) = &self.0 else { return };
-        let mut held = shares.lock();
+        let mut held = shares.held.locked();
         match held.get_mut(caller) {
             Some(count) if *count > 1 => *count -= 1,
             _ => drop(held.remove(caller)),
@@ -71,6 +66,6 @@ mod tests {
         drop(first);
         assert!(shares.take("a").is_some());
         drop((second, other));
-        assert!(shares.lock().is_empty(), "nothing is kept of callers that hold nothing");
+        assert!(shares.held.locked().is_empty(), "nothing is kept of callers that hold nothing");
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
@@ -22,6 +22,7 @@ use super::rounds::close_in;
 use crate::blob::Staged;
 use crate::db::{AssignmentRow, DbError, Report, RoundKey, RoundRow, Transition, Tx};
 use crate::fleet::downloads::Downloads;
+use crate::runtime::lock::Locked;
 use crate::runtime::signals::Signals;
 use crate::services::Services;
 
@@ -133,7 +134,7 @@ impl Acceptance {
     }
 
     fn jobs(&self) -> MutexGuard<'_, HashMap<JobId, Vec<Waiting>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 }
 

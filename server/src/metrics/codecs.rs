@@ -3,7 +3,7 @@
 //! A transition of an assignment names its job, not its codec: whoever makes a job ready for use says what it is.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use ::metrics::Counter;
 use serde::Serialize;
@@ -12,6 +12,7 @@ use tributary_protocol::id::JobId;
 
 use super::registry::Registry;
 use super::table;
+use crate::runtime::lock::SharedLock;
 
 /// Counters by job; jobs of the same codec share theirs.
 #[derive(Debug, Default)]
@@ -32,17 +33,17 @@ impl Codecs {
         let codec = word(codec);
         let counter = |outcome| registry.counter(&table::UPDATES, &[&codec, outcome]);
         let counters = Arc::new(OfCodec { reported: counter("reported"), rejected: counter("rejected") });
-        self.jobs.write().unwrap_or_else(PoisonError::into_inner).insert(job, counters);
+        self.jobs.writing().insert(job, counters);
     }
 
     /// A job has ended.
     pub(super) fn forgotten(&self, job: JobId) {
-        self.jobs.write().unwrap_or_else(PoisonError::into_inner).remove(&job);
+        self.jobs.writing().remove(&job);
     }
 
     /// The counters of a job's codec; none when no one has used the job here.
     pub(super) fn of(&self, job: JobId) -> Option<Arc<OfCodec>> {
-        self.jobs.read().unwrap_or_else(PoisonError::into_inner).get(&job).cloned()
+        self.jobs.reading().get(&job).cloned()
     }
 }
 

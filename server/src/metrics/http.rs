@@ -1,7 +1,7 @@
 //! What is measured of requests: counts by route, method and status, and how long they took.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use ::metrics::{Counter, Gauge, Histogram};
 use axum::http::{Method, StatusCode};
@@ -9,6 +9,7 @@ use axum::http::{Method, StatusCode};
 use super::registry::Registry;
 use super::table;
 use crate::runtime::clock::Stopwatch;
+use crate::runtime::lock::SharedLock;
 
 /// The route of requests that no route matches: whatever paths callers invent, they are one.
 const NO_ROUTE: &str = "other";
@@ -54,12 +55,12 @@ impl Http {
 
     fn route(&self, registry: &Registry, route: &str, method: &'static str) -> Arc<Route> {
         let find = |known: &[Arc<Route>]| known.iter().find(|route| route.method == method).cloned();
-        let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
+        let routes = self.routes.reading();
         if let Some(known) = routes.get(route).and_then(|known| find(known)) {
             return known;
         }
         drop(routes);
-        let mut routes = self.routes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut routes = self.routes.writing();
         let known = routes.entry(route.to_owned()).or_default();
         find(known).unwrap_or_else(|| {
             let made = Arc::new(Route {
@@ -97,10 +98,10 @@ impl Route {
         let find = |known: &[(StatusCode, Counter)]| {
             known.iter().find(|(known, _)| *known == status).map(|(_, counter)| counter.clone())
         };
-        let known = find(&self.statuses.read().unwrap_or_else(PoisonError::into_inner));
+        let known = find(&self.statuses.reading());
         known.unwrap_or_else(|| {
             let counter = registry.counter(&table::HTTP_REQUESTS, &[&self.route, self.method, status.as_str()]);
-            let mut statuses = self.statuses.write().unwrap_or_else(PoisonError::into_inner);
+            let mut statuses = self.statuses.writing();
             // Two that come at once make the same counter.
             statuses.push((status, counter.clone()));
             counter

@@ -188,7 +188,6 @@ impl BlobCall {
 
 impl Metrics {
     /// Metrics that this process started to take at `now_ms`; with [`MetricsAccess::Off`] nothing is recorded.
-    #[must_use]
     pub fn new(access: MetricsAccess, now_ms: i64) -> Arc<Self> {
         let registry = Registry::new(access != MetricsAccess::Off);
         registry.gauge(&table::BUILD, &[env!("CARGO_PKG_VERSION")]).set(1);
@@ -229,13 +228,11 @@ impl Metrics {
     }
 
     /// Metrics that nobody reads.
-    #[must_use]
     pub fn off() -> Arc<Self> {
         Self::new(MetricsAccess::Off, 0)
     }
 
     /// Who may read them.
-    #[must_use]
     pub fn access(&self) -> MetricsAccess {
         self.access
     }
@@ -246,7 +243,6 @@ impl Metrics {
     }
 
     /// Everything in Prometheus's text format; none when nothing is recorded.
-    #[must_use]
     pub fn render(&self, clients_held: usize, leases_held: usize) -> Option<String> {
         self.clients_held.set(clients_held as f64);
         self.leases_held.set(leases_held as f64);

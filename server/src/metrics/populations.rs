@@ -4,13 +4,14 @@
 //! addition.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use ::metrics::Counter;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Task};
 
 use super::registry::Registry;
 use super::table;
+use crate::runtime::lock::SharedLock;
 
 /// Populations that are told apart; further ones are counted together.
 pub const POPULATIONS_MAX: usize = 100;
@@ -88,13 +89,13 @@ impl CheckInAnswer {
 
 impl Populations {
     pub(super) fn of(&self, registry: &Registry, name: &str) -> Arc<Population> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.reading();
         if let Some(population) = known.get(name) {
             return Arc::clone(population);
         }
         let name = if known.len() < POPULATIONS_MAX { name } else { OTHERS };
         drop(known);
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.writing();
         let population = known.entry(name.to_owned()).or_insert_with(|| Arc::new(Population::new(registry, name)));
         Arc::clone(population)
     }

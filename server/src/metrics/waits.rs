@@ -1,9 +1,11 @@
 //! How long transactions waited for the database.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use tributary_engine::story::percentile;
 use tributary_protocol::operator::DbLatency;
+
+use crate::runtime::lock::Locked;
 
 /// Waits that are kept, the newest ones.
 const WAITS_MAX: usize = 512;
@@ -22,22 +24,20 @@ struct Ring {
 
 impl Waits {
     /// No wait yet.
-    #[must_use]
     pub(crate) const fn new() -> Self {
         Self { newest: Mutex::new(Ring { waits_us: [0; WAITS_MAX], count: 0 }) }
     }
 
     pub(crate) fn took(&self, wait: std::time::Duration) {
-        let mut ring = lock(&self.newest);
+        let mut ring = self.newest.locked();
         let slot = ring.count % WAITS_MAX;
         ring.waits_us[slot] = u32::try_from(wait.as_micros()).unwrap_or(u32::MAX);
         ring.count += 1;
     }
 
     /// Median and 99th percentile in milliseconds; none before the first wait.
-    #[must_use]
     pub(crate) fn percentiles_ms(&self) -> (Option<f64>, Option<f64>) {
-        let ring = lock(&self.newest);
+        let ring = self.newest.locked();
         let mut waits_us = ring.waits_us[..ring.count.min(WAITS_MAX)].to_vec();
         drop(ring);
         waits_us.sort_unstable();
@@ -53,15 +53,9 @@ impl Default for Waits {
 }
 
 /// Percentiles of waits for reading and writing, as operators see them.
-#[must_use]
 pub(crate) fn latency(reads: &Waits, writes: &Waits) -> DbLatency {
     let ((read_ms_p50, read_ms_p99), (write_ms_p50, write_ms_p99)) = (reads.percentiles_ms(), writes.percentiles_ms());
     DbLatency { read_ms_p50, read_ms_p99, write_ms_p50, write_ms_p99 }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code that can panic runs under these locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! Whatever the rule, its result takes 8 bytes per parameter, as a running sum does.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tributary_engine::aggregate::{
     AggregateError, Distances, Facts, Gathering, Middle, Mixture, Recipe, SharedCombined,
@@ -22,6 +22,7 @@ use tributary_protocol::update::DeltaSink;
 use super::companion::{CompanionReader, Followed};
 use super::error::CommitError;
 use crate::db::RoundRow;
+use crate::runtime::lock::Locked;
 use crate::runtime::offload::{Offload, blocking};
 use crate::services::Services;
 use crate::updates::rebuild::fold_missing;
@@ -174,7 +175,7 @@ impl Gather<'_> {
         let is_framed = !self.spec.plan.codec.is_fixed_width();
         let spare = Mutex::new(spare);
         let sink = |_: &StoredUpdate| {
-            let values = spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+            let values = spare.locked().pop().unwrap_or_default();
             Ok(Some(Stripe::new(range.clone(), values, is_framed, is_last)))
         };
         Ok(each(self.services, self.spec, updates.to_vec(), sink, |stripe, _| stripe.values).await?)

@@ -4,10 +4,12 @@
 //! all places are taken, the task whose reader has taken nothing for the longest time makes room, if that is longer
 //! than `STALLED_MS`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::task::AbortHandle;
 use tributary_protocol::id::ClientId;
+
+use crate::runtime::lock::Locked;
 
 /// Models that are computed at the same time: each is read from beginning to end.
 const PLACES: usize = 8;
@@ -65,7 +67,7 @@ impl FormPlaces {
     }
 
     fn lock(&self) -> MutexGuard<'_, Places> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::limits::Limits;
 use crate::guard::counted_address;
 use crate::metrics::{ConnectionMeters, Dropped, Handshake};
+use crate::runtime::lock::Locked;
 
 /// All connections of a listener.
 #[derive(Debug)]
@@ -85,7 +86,7 @@ impl Connections {
     /// Starts the task of a new connection if there is room or can be made. A refused connection is to be closed.
     pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr, start: impl FnOnce(Arc<Place>) -> AbortHandle) {
         let address = counted_address(peer.ip());
-        let mut state = self.state();
+        let mut state = self.state.locked();
         if let Err(reason) = state.make_room(self.limits, address, &self.meters) {
             self.meters.dropped(reason);
             return;
@@ -101,7 +102,7 @@ impl Connections {
         // Without the lock: a runtime that shuts down drops the task at once, and its place with it.
         drop(state);
         let task = start(Arc::new(Place { connections: Arc::clone(self), id }));
-        match self.state().open.get_mut(&id) {
+        match self.state.locked().open.get_mut(&id) {
             Some(open) => open.task = Some(task),
             None => task.abort(),
         }
@@ -109,7 +110,7 @@ impl Connections {
 
     /// Closes the connections whose clients have not taken a piece since `before`.
     pub(super) fn drop_slow_readers(&self, before: Instant) {
-        let mut state = self.state();
+        let mut state = self.state.locked();
         let slow: Vec<u64> = state
             .untaken
             .values()
@@ -120,22 +121,18 @@ impl Connections {
             state.close(connection, Dropped::SlowReader, &self.meters);
         }
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Place {
     /// A request has arrived with its whole head.
     pub(super) fn begin(self: &Arc<Self>) -> AtWork {
-        self.connections.state().begin(self.id);
+        self.connections.state.locked().begin(self.id);
         AtWork(Arc::clone(self))
     }
 
     /// The connection's turn, if it waits. The same turn as before says that it has waited since.
     pub(super) fn turn(&self) -> Option<Turn> {
-        self.connections.state().open.get(&self.id)?.turn
+        self.connections.state.locked().open.get(&self.id)?.turn
     }
 
     pub(super) fn shook_hands(&self, outcome: Handshake) {
@@ -150,7 +147,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.connections.state().remove(self.id).is_some() {
+        if self.connections.state.locked().remove(self.id).is_some() {
             self.connections.meters.open.decrement(1);
         }
     }
@@ -160,7 +157,7 @@ impl AtWork {
     /// A piece of an answer is handed to the connection. The id is for [`Self::taken`].
     pub(super) fn handed(&self) -> u64 {
         let Place { connections, id } = self.0.as_ref();
-        let mut state = connections.state();
+        let mut state = connections.state.locked();
         let piece = state.sequence();
         state.untaken.insert(piece, Untaken { connection: *id, since: Instant::now() });
         piece
@@ -168,13 +165,13 @@ impl AtWork {
 
     /// The client has taken the piece, or the answer has ended.
     pub(super) fn taken(&self, piece: u64) {
-        self.0.connections.state().untaken.remove(&piece);
+        self.0.connections.state.locked().untaken.remove(&piece);
     }
 }
 
 impl Drop for AtWork {
     fn drop(&mut self) {
-        self.0.connections.state().end(self.0.id);
+        self.0.connections.state.locked().end(self.0.id);
     }
 }
 
@@ -302,7 +299,7 @@ mod tests {
             let mut open = Vec::new();
             for (index, task) in self.tasks.iter_mut().enumerate() {
                 let place = self.places.get(&index);
-                if place.is_some_and(|place| self.connections.state().open.contains_key(&place.id)) {
+                if place.is_some_and(|place| self.connections.state.locked().open.contains_key(&place.id)) {
                     open.push(index);
                 } else if let Some(task) = task.take() {
                     assert!(task.await.expect_err("it is aborted").is_cancelled());
@@ -377,7 +374,7 @@ mod tests {
             crowd.places.remove(&index);
             drop(work);
         }
-        let state = crowd.connections.state();
+        let state = crowd.connections.state.locked();
         assert!(state.open.is_empty() && state.waiting.is_empty() && state.addresses.is_empty());
     }
 }

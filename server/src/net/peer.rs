@@ -20,7 +20,6 @@ struct Peer {
 }
 
 impl PeerCertificate {
-    #[must_use]
     pub fn new(certificate: CertificateDer<'static>) -> Self {
         Self(Arc::new(Peer { certificate, signed_by: OnceLock::new() }))
     }

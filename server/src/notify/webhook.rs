@@ -19,7 +19,6 @@ pub struct NotifySettings {
 
 /// The value of the header `Tributary-Signature`: `t=SECONDS,v1=HEX`, with HMAC-SHA-256 (RFC 2104) over the seconds, a
 /// dot and the body. A receiver that checks the seconds refuses what somebody recorded and repeats.
-#[must_use]
 pub fn signature(secret: &str, seconds: i64, body: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let tag = hmac::sign(&key, format!("{seconds}.{body}").as_bytes());

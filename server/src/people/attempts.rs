@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use crate::runtime::lock::Locked;
 
 /// Length of the time in which attempts are counted, from the first of them on.
 const WINDOW_MS: i64 = 15 * 60_000;
@@ -43,7 +45,7 @@ pub(crate) struct TooManyAttempts {
 impl Attempts {
     /// Counts an attempt before its password is checked, so that concurrent ones count exactly.
     pub(crate) fn begin(&self, account: &str, address: Option<IpAddr>, now_ms: i64) -> Result<(), TooManyAttempts> {
-        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counters = self.0.locked();
         let keys = keys(account, address);
         for (key, max) in &keys {
             let Some(counter) = counters.get(key).filter(|counter| counter.is_current(now_ms)) else { continue };
@@ -67,7 +69,7 @@ impl Attempts {
 
     /// The attempt was right: it does not count.
     pub(crate) fn succeeded(&self, account: &str, address: Option<IpAddr>) {
-        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counters = self.0.locked();
         for (key, _) in keys(account, address) {
             match key {
                 Key::Pair(..) => drop(counters.remove(&key)),

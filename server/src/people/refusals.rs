@@ -2,9 +2,11 @@
 //! fill the log.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use tributary_protocol::problem::ProblemType;
+
+use crate::runtime::lock::Locked;
 
 const DAY_MS: i64 = 24 * 3_600_000;
 /// Refusals that are written in a day. It bounds the memory and the log when many clients are refused.
@@ -42,7 +44,7 @@ impl Refusals {
             return false;
         }
         let day = now_ms.div_euclid(DAY_MS);
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.locked();
         if seen.day != day {
             *seen = Seen { day, kinds: BTreeSet::new() };
         }

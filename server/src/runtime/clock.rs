@@ -28,7 +28,6 @@ impl Stopwatch {
         Self(Instant::now())
     }
 
-    #[must_use]
     pub fn seconds(self) -> f64 {
         self.0.elapsed().as_secs_f64()
     }
@@ -36,14 +35,12 @@ impl Stopwatch {
 
 impl Clock {
     /// A manual clock that shows `now_ms`, in milliseconds since 1970.
-    #[must_use]
     pub fn manual(now_ms: i64) -> (Self, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock { now_ms: watch::Sender::new(now_ms) });
         (Self::Manual(Arc::clone(&clock)), clock)
     }
 
     /// Milliseconds since 1970 (UTC).
-    #[must_use]
     pub fn now_ms(&self) -> i64 {
         match self {
             Self::System => system_now_ms(),

@@ -4,7 +4,6 @@ use std::path::Path;
 
 /// Bytes that this process may still write to the file system of a file. None where the system does not say.
 #[cfg(unix)]
-#[must_use]
 pub fn free_bytes(file: &Path) -> Option<u64> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let stat = rustix::fs::statvfs(folder).ok()?;
@@ -12,7 +11,6 @@ pub fn free_bytes(file: &Path) -> Option<u64> {
 }
 
 #[cfg(not(unix))]
-#[must_use]
 pub fn free_bytes(_: &Path) -> Option<u64> {
     None
 }

@@ -3,26 +3,22 @@
 use tributary_protocol::id::{Name, Secret, SecretKind};
 use tributary_protocol::seed::Seed;
 
-#[must_use]
 pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("an operating system that gives no random bytes cannot serve");
     bytes
 }
 
-#[must_use]
 pub fn secret(kind: SecretKind) -> Secret {
     Secret::from_random(kind, random())
 }
 
 /// A seed for a job that names none.
-#[must_use]
 pub fn seed() -> Seed {
     Seed(u64::from_le_bytes(random())).derive("job", 0)
 }
 
 /// A name for a coordinator process that was given none.
-#[must_use]
 pub fn node() -> Name {
     let number = u32::from_le_bytes(random());
     format!("node-{number:08x}").parse().expect("letters, digits and a dash make a name")

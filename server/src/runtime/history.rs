@@ -1,7 +1,9 @@
 //! The last values of something that is measured now and then.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use super::lock::Locked;
 
 /// At most so many values, oldest first.
 #[derive(Debug)]
@@ -11,27 +13,20 @@ pub struct History<T> {
 }
 
 impl<T: Clone> History<T> {
-    #[must_use]
     pub fn new(values_max: usize) -> Self {
         Self { values_max, values: Mutex::default() }
     }
 
     pub fn push(&self, value: T) {
-        let mut values = self.lock();
+        let mut values = self.values.locked();
         if values.len() == self.values_max {
             values.pop_front();
         }
         values.push_back(value);
     }
 
-    #[must_use]
     pub fn values(&self) -> Vec<T> {
-        self.lock().iter().cloned().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
-        // No code that can panic runs under the lock.
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+        self.values.locked().iter().cloned().collect()
     }
 }
 

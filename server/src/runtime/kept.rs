@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use tokio::sync::Mutex as Turn;
 
 use super::clock::Clock;
+use super::lock::Locked;
 
 /// Values by key, each for a limited time.
 #[derive(Debug)]
@@ -17,20 +18,19 @@ pub struct Kept<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone> Kept<K, V> {
-    #[must_use]
     pub fn new(for_ms: i64) -> Self {
         Self { for_ms, values: Mutex::default(), making: Turn::new(()) }
     }
 
     /// The value, unless it is too old.
     pub fn get(&self, key: &K, now_ms: i64) -> Option<V> {
-        let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let values = self.values.locked();
         values.get(key).filter(|(at_ms, _)| self.is_fresh(*at_ms, now_ms)).map(|(_, value)| value.clone())
     }
 
     /// Keeps a value, and forgets those that are too old.
     pub fn keep(&self, key: K, value: V, now_ms: i64) {
-        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = self.values.locked();
         values.retain(|_, (at_ms, _)| self.is_fresh(*at_ms, now_ms));
         values.insert(key, (now_ms, value));
     }

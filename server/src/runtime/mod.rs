@@ -5,6 +5,7 @@ pub mod disk;
 pub mod entropy;
 pub mod history;
 pub mod kept;
+pub(crate) mod lock;
 pub(crate) mod offload;
 pub(crate) mod outgoing;
 pub mod signals;

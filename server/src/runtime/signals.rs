@@ -4,10 +4,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Notify, watch};
 use tributary_protocol::id::{JobId, Name};
+
+use super::lock::Locked;
 
 /// The signals of one coordinator.
 #[derive(Debug, Default)]
@@ -39,7 +41,7 @@ pub struct Listening {
 impl Signals {
     /// A job changed: its driver task and all watchers look again.
     pub fn changed(&self, job: JobId) {
-        match self.jobs().get(&job) {
+        match self.jobs.locked().get(&job) {
             Some(signal) => signal.changed.notify_one(),
             None => self.unknown.notify_one(),
         }
@@ -54,7 +56,7 @@ impl Signals {
 
     /// Any job may have changed.
     pub fn all_changed(&self) {
-        for signal in self.jobs().values() {
+        for signal in self.jobs.locked().values() {
             signal.changed.notify_one();
         }
         self.unknown.notify_one();
@@ -64,7 +66,7 @@ impl Signals {
     /// A client waits for work. A job of its population looks again when that was the last client that it waited for. A
     /// look reads all clients that wait, so a look for each would cost a round of n clients n^2 / 2 reads.
     pub fn client_waits(&self, population: &Name) {
-        let jobs = self.jobs();
+        let jobs = self.jobs.locked();
         for signal in jobs.values() {
             if signal.population == *population && signal.is_last_missing() {
                 signal.changed.notify_one();
@@ -81,20 +83,17 @@ impl Signals {
     }
 
     /// Whether a driver task of this coordinator moves the job on.
-    #[must_use]
     pub fn is_driven(&self, job: JobId) -> bool {
-        self.jobs().contains_key(&job)
+        self.jobs.locked().contains_key(&job)
     }
 
     /// How many changes there were. What was read since the last one is still so, unless another coordinator changed
     /// it.
-    #[must_use]
     pub fn changes(&self) -> u64 {
         *self.changes.borrow()
     }
 
     /// Follows changes from now on.
-    #[must_use]
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -104,12 +103,8 @@ impl Signals {
     pub fn listen(self: &Arc<Self>, job: JobId, population: Name) -> Listening {
         // Until the first look says otherwise, the job may wait for clients.
         let signal = Arc::new(JobSignal { population, missing: AtomicU32::new(1), changed: Notify::new() });
-        self.jobs().insert(job, Arc::clone(&signal));
+        self.jobs.locked().insert(job, Arc::clone(&signal));
         Listening { signals: Arc::clone(self), job, signal }
-    }
-
-    fn jobs(&self) -> MutexGuard<'_, HashMap<JobId, Arc<JobSignal>>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -136,7 +131,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.signals.jobs().remove(&self.job);
+        self.signals.jobs.locked().remove(&self.job);
     }
 }
 

@@ -20,7 +20,6 @@ pub enum Work {
 impl Work {
     pub const ALL: &[Self] = &[Self::Retention, Self::Upkeep];
 
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Retention => "retention",
@@ -28,14 +27,12 @@ impl Work {
         }
     }
 
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|work| work.as_str() == name)
     }
 
     /// The schedule of a new database: hourly or nightly (UTC), at a minute that `draw` chooses, so that not all
     /// deployments are busy at the same time.
-    #[must_use]
     pub fn default_cron(self, draw: u64) -> String {
         let (minute, hour) = (draw % 60, 2 + draw / 60 % 3);
         match self {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use metrics::Gauge;
 use tokio::sync::oneshot;
@@ -14,6 +14,7 @@ use tributary_protocol::id::Name;
 
 use crate::metrics::UploadMeters;
 use crate::runtime::clock::{Clock, Stopwatch};
+use crate::runtime::lock::Locked;
 
 /// Chunk length of a streamed body. Each upload holds one chunk, and each chunk is one transaction. SQLite copies the
 /// chunk of one upload at a time, PostgreSQL those of as many as there are connections. It is above 512 KiB, because
@@ -206,7 +207,7 @@ impl UploadMemory {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.locked()
     }
 }
 

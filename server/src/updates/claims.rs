@@ -4,11 +4,13 @@
 //! number, which each new request raises.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tributary_protocol::id::AssignmentId;
+
+use crate::runtime::lock::Locked;
 
 /// The claims of all updates in flight.
 #[derive(Debug, Default)]
@@ -64,7 +66,7 @@ impl Claims {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<AssignmentId, Place>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.places.locked()
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,7 @@ use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::update::DeltaSink;
 
 use crate::db::RoundKey;
+use crate::runtime::lock::Locked;
 
 /// The sums of all open rounds.
 #[derive(Debug, Default)]
@@ -330,5 +331,5 @@ impl Drop for Flight {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.locked()
 }

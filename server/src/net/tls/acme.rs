@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use instant_acme::{
@@ -18,11 +18,12 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::{ClientHello, ParsedCertificate};
 use rustls::sign::CertifiedKey;
 use tributary_protocol::hash::Sha256Hash;
+use tributary_tls::x509::validity_ms;
 
 use super::error::{AcmeError, TlsError};
-use super::files::{certificates, unreadable, write_secret};
+use super::files::{certificates, expires_at_ms, unreadable, write_secret};
 use super::identity::Identity;
-use crate::x509::validity_ms;
+use crate::runtime::lock::Locked;
 
 /// The protocol of a connection that only wants the certificate of a challenge.
 pub(super) const CHALLENGE: &[u8] = b"acme-tls/1";
@@ -96,11 +97,11 @@ impl Acme {
             .first()
             .and_then(|leaf| validity_ms(leaf))
             .is_none_or(|(from_ms, until_ms)| until_ms - now_ms < (until_ms - from_ms) / 3);
-        if !is_due || now_ms < self.state().not_before_ms {
+        if !is_due || now_ms < self.state.locked().not_before_ms {
             return Ok(None);
         }
         let ordered = self.order().await;
-        let mut state = self.state();
+        let mut state = self.state.locked();
         state.challenges.clear();
         match ordered {
             Ok(identity) => {
@@ -119,7 +120,7 @@ impl Acme {
     pub(super) fn challenged(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let mut protocols = hello.alpn()?;
         let asks = protocols.next() == Some(CHALLENGE) && protocols.next().is_none();
-        self.state().challenges.get(hello.server_name().filter(|_| asks)?).cloned()
+        self.state.locked().challenges.get(hello.server_name().filter(|_| asks)?).cloned()
     }
 
     async fn order(&self) -> Result<Identity, TlsError> {
@@ -152,7 +153,7 @@ impl Acme {
             let mut params = CertificateParams::new(vec![domain.clone()])?;
             let digest = challenge.key_authorization().digest();
             params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest.as_ref())];
-            self.state().challenges.insert(domain, Arc::new(self_signed(&params)?));
+            self.state.locked().challenges.insert(domain, Arc::new(self_signed(&params)?));
             challenge.set_ready().await.map_err(AcmeError::from)?;
         }
         Ok(())
@@ -192,8 +193,7 @@ impl Acme {
         }
         let key = PrivateKeyDer::from_pem_file(file).map_err(unreadable(file))?;
         let chain = certificates(file)?;
-        let expires_at_ms = chain.first().and_then(|leaf| validity_ms(leaf)).map(|(_, until_ms)| until_ms);
-        let expires_at_ms = expires_at_ms.ok_or_else(|| self.wrong_content("it has no certificate".into()))?;
+        let expires_at_ms = expires_at_ms(&chain).map_err(|message| self.wrong_content(message.into()))?;
         let certified = CertifiedKey::from_der(chain, key, &tributary_tls::provider())
             .map_err(|error| self.wrong_content(error.to_string()))?;
         Ok(Some(Identity { certified: Arc::new(certified), expires_at_ms }))
@@ -218,10 +218,6 @@ impl Acme {
 
     fn wrong_content(&self, message: String) -> TlsError {
         TlsError::Content { path: self.certificate_file.clone(), message }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

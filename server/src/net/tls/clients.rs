@@ -5,13 +5,15 @@ use std::sync::Arc;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, SignatureScheme};
-
-use crate::x509;
+use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
 
 /// The common name of every population's CA. The handshake names it, so browsers offer no certificates of other CAs.
 pub(crate) const DEVICE_CA: &str = "Tributary devices";
+/// [`DEVICE_CA`] as a relative distinguished name in DER: a set of one pair, of the type commonName (2.5.4.3) and a
+/// UTF-8 string.
+const DEVICE_CA_NAME: &[u8] = b"\x31\x1a\x30\x18\x06\x03\x55\x04\x03\x0c\x11Tributary devices";
 
 /// Asks for a certificate and accepts any whose key the client has: a client that is refused learns the reason from a
 /// problem document, which a handshake cannot carry. So CAs of new populations need no restart, either.
@@ -23,16 +25,8 @@ pub(super) struct AnyCertificate {
 
 impl AnyCertificate {
     pub(super) fn new(provider: Arc<CryptoProvider>) -> Arc<Self> {
-        Arc::new(Self { provider, hints: [DistinguishedName::in_sequence(&common_name(DEVICE_CA))] })
+        Arc::new(Self { provider, hints: [DistinguishedName::in_sequence(DEVICE_CA_NAME)] })
     }
-}
-
-/// A relative distinguished name in DER: a set of one pair, of the type commonName (2.5.4.3) and a UTF-8 string.
-fn common_name(name: &str) -> Vec<u8> {
-    let length = |bytes: &[u8]| u8::try_from(bytes.len()).expect("a short constant");
-    let tagged = |tag: u8, content: &[u8]| [&[tag, length(content)][..], content].concat();
-    let pair = [tagged(0x06, &[0x55, 0x04, 0x03]), tagged(0x0c, name.as_bytes())].concat();
-    tagged(0x31, &tagged(x509::SEQUENCE, &pair))
 }
 
 impl ClientCertVerifier for AnyCertificate {
@@ -51,8 +45,7 @@ impl ClientCertVerifier for AnyCertificate {
         _: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        let is_certificate = x509::leaf(end_entity).is_some();
-        if is_certificate { Ok(ClientCertVerified::assertion()) } else { Err(CertificateError::BadEncoding.into()) }
+        ParsedCertificate::try_from(end_entity).map(|_| ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -90,7 +83,7 @@ mod tests {
         params.distinguished_name = Default::default();
         params.distinguished_name.push(DnType::CommonName, DEVICE_CA);
         let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
-        let hint = DistinguishedName::in_sequence(&common_name(DEVICE_CA));
+        let hint = DistinguishedName::in_sequence(DEVICE_CA_NAME);
         let hint: &[u8] = hint.as_ref();
         assert_eq!(
             certificate.der().windows(hint.len()).filter(|bytes| *bytes == hint).count(),

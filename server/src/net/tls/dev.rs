@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
@@ -16,6 +16,7 @@ use super::error::TlsError;
 use super::files::{certificates, write_secret};
 use super::identity::{Identity, PinnedCa};
 use super::names::{and_local, of_this_machine};
+use crate::runtime::lock::Locked;
 
 const CA_FILE: &str = "ca.pem";
 const CA_KEY_FILE: &str = "ca.key";
@@ -81,7 +82,7 @@ impl Dev {
     }
 
     pub(super) fn names(&self) -> Vec<String> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.names.locked().clone()
     }
 
     fn wanted_names(&self) -> Vec<String> {
@@ -102,7 +103,7 @@ impl Dev {
         let chain = vec![leaf.der().clone(), self.certificate.clone()];
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let certified = CertifiedKey::from_der(chain, key, &tributary_tls::provider())?;
-        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
+        *self.names.locked() = names;
         Ok(Identity { certified: Arc::new(certified), expires_at_ms: now_ms + VALID_MS })
     }
 }
@@ -140,7 +141,6 @@ fn time_of(at_ms: i64) -> OffsetDateTime {
 }
 
 /// The directory of the CA unless an operator chooses one: beside a SQLite database, else in the working directory.
-#[must_use]
 pub fn directory_beside(database: &str) -> PathBuf {
     const NAME: &str = "tributary-tls";
     let path = database.strip_prefix("sqlite://").or_else(|| database.strip_prefix("sqlite:")).unwrap_or(database);
@@ -185,7 +185,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (dev, identity) = open(directory.path(), &["a.example.org", "10.0.0.1"], NOW_MS);
         assert_eq!(dev.names(), ["a.example.org", "10.0.0.1", "localhost", "127.0.0.1", "::1"]);
-        assert_eq!(crate::x509::expires_at_ms(&identity.certified.cert[0]), Some(identity.expires_at_ms));
+        let (_, until_ms) = tributary_tls::x509::validity_ms(&identity.certified.cert[0]).unwrap();
+        assert_eq!(until_ms, identity.expires_at_ms);
         assert!(dev.renewed(identity.expires_at_ms, NOW_MS + 59 * DAY_MS).unwrap().is_none());
         let renewed = dev.renewed(identity.expires_at_ms, NOW_MS + 60 * DAY_MS).unwrap().unwrap();
         assert_eq!(renewed.expires_at_ms, NOW_MS + 150 * DAY_MS);

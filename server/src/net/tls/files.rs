@@ -3,17 +3,18 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use tributary_protocol::hash::Sha256Hash;
+use tributary_tls::x509::validity_ms;
 
 use super::error::TlsError;
 use super::identity::{Identity, PinnedCa};
-use crate::x509::expires_at_ms;
+use crate::runtime::lock::Locked;
 
 #[derive(Debug)]
 pub(super) struct Files {
@@ -46,7 +47,7 @@ impl Files {
     /// The new certificate, if the files changed since the last call.
     pub(super) fn changed(&self) -> Result<Option<Identity>, TlsError> {
         let now = [stamp(&self.certificate), stamp(&self.key)];
-        let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stamps = self.stamps.locked();
         if *stamps == now {
             return Ok(None);
         }
@@ -56,9 +57,8 @@ impl Files {
 
     fn read(&self) -> Result<Identity, TlsError> {
         let mut chain = certificates(&self.certificate)?;
-        let wrong = |message: String| TlsError::Content { path: self.certificate.clone(), message };
-        let expires_at_ms =
-            chain.first().and_then(|leaf| expires_at_ms(leaf)).ok_or_else(|| wrong("it has no certificate".into()))?;
+        let wrong = |message: &str| TlsError::Content { path: self.certificate.clone(), message: message.into() };
+        let expires_at_ms = expires_at_ms(&chain).map_err(wrong)?;
         // Clients that know only the CA's fingerprint need the CA itself.
         chain.extend(self.ca_certificate.iter().filter(|ca| !chain.contains(ca)).cloned().collect::<Vec<_>>());
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(unreadable(&self.key))?;
@@ -83,6 +83,12 @@ fn authority(path: &Path) -> Result<CertificateDer<'static>, TlsError> {
 pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     read.map_err(unreadable(path))
+}
+
+/// The end of the first certificate of a chain, or what is wrong with it.
+pub(super) fn expires_at_ms(chain: &[CertificateDer<'_>]) -> Result<i64, &'static str> {
+    let leaf = chain.first().ok_or("it has no certificate")?;
+    validity_ms(leaf).map(|(_, until_ms)| until_ms).ok_or("its first certificate is not X.509 of version 3 in DER")
 }
 
 pub(super) fn unreadable(path: &Path) -> impl FnOnce(rustls::pki_types::pem::Error) -> TlsError {
@@ -205,5 +211,8 @@ mod tests {
         place.write("cert.pem", "", 1);
         let error = place.open(None).unwrap_err().to_string();
         assert!(error.contains("cert.pem: it has no certificate"), "{error}");
+        place.write("cert.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", 2);
+        let error = place.open(None).unwrap_err().to_string();
+        assert!(error.contains("cert.pem: its first certificate is not X.509"), "{error}");
     }
 }

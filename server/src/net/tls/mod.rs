@@ -19,7 +19,7 @@ mod names;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use rustls::ServerConfig;
 use rustls::crypto::ring;
@@ -42,6 +42,8 @@ use clients::AnyCertificate;
 use dev::Dev;
 use files::Files;
 use identity::Identity;
+
+use crate::runtime::lock::SharedLock;
 
 /// HTTP/2 where the client offers it (RFC 7301).
 const PROTOCOLS: [&[u8]; 2] = [HTTP2, b"http/1.1"];
@@ -131,7 +133,6 @@ impl Tls {
     }
 
     /// The CA that enrolment tokens name.
-    #[must_use]
     pub fn ca(&self) -> Option<&PinnedCa> {
         match &self.current.source {
             Source::Files(files) => files.ca.as_ref(),
@@ -141,7 +142,6 @@ impl Tls {
     }
 
     /// Names and addresses that clients may use, where the coordinator made the certificate.
-    #[must_use]
     pub fn names(&self) -> Vec<String> {
         match &self.current.source {
             Source::Files(_) | Source::Acme(_) => Vec::new(),
@@ -151,7 +151,7 @@ impl Tls {
 
     /// The end of the certificate's validity, in milliseconds since 1970.
     pub(crate) fn expires_at_ms(&self) -> i64 {
-        self.current.identity.read().unwrap_or_else(PoisonError::into_inner).expires_at_ms
+        self.current.identity.reading().expires_at_ms
     }
 
     /// Uses a new certificate from now on, if there is one: its files changed, or it was renewed. A failure leaves the
@@ -164,7 +164,7 @@ impl Tls {
         }?;
         let is_renewed = renewed.is_some();
         if let Some(identity) = renewed {
-            *self.current.identity.write().unwrap_or_else(PoisonError::into_inner) = identity;
+            *self.current.identity.writing() = identity;
         }
         Ok(is_renewed)
     }
@@ -201,7 +201,7 @@ impl Spoken {
 
 impl Current {
     fn certified(&self) -> Arc<CertifiedKey> {
-        Arc::clone(&self.identity.read().unwrap_or_else(PoisonError::into_inner).certified)
+        Arc::clone(&self.identity.reading().certified)
     }
 }
 

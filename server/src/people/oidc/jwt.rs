@@ -1,4 +1,6 @@
 //! ID tokens: signed JSON (RFC 7515, 7519), checked as OpenID Connect Core 1.0, section 3.1.3.7, says.
+//!
+//! A member that comes twice in the header, a key or among the checked claims makes a token malformed.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -67,6 +69,7 @@ pub(super) struct Claims {
     azp: Option<String>,
     exp: i64,
     iat: i64,
+    nbf: Option<i64>,
     nonce: Option<String>,
     #[serde(flatten)]
     pub(super) other: serde_json::Map<String, Value>,
@@ -118,7 +121,8 @@ impl Claims {
             return Err(TokenError::Audience);
         }
         let now_s = expected.now_ms.div_euclid(1000);
-        if self.exp <= now_s.saturating_sub(SKEW_S) || self.iat > now_s.saturating_add(SKEW_S) {
+        let begins = self.nbf.map_or(self.iat, |nbf| nbf.max(self.iat));
+        if self.exp <= now_s.saturating_sub(SKEW_S) || begins > now_s.saturating_add(SKEW_S) {
             return Err(TokenError::Time);
         }
         if self.nonce.as_deref() != Some(expected.nonce) {
@@ -173,6 +177,8 @@ fn json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, TokenError> {
 
 #[cfg(test)]
 mod tests {
+    use ring::rand::SystemRandom;
+    use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
     use serde_json::json;
 
     use super::*;
@@ -215,6 +221,102 @@ mod tests {
         }
     }
 
+    /// A provider with one key on P-256.
+    struct Provider(EcdsaKeyPair);
+
+    impl Provider {
+        fn new() -> Self {
+            let (algorithm, random) = (&ECDSA_P256_SHA256_FIXED_SIGNING, SystemRandom::new());
+            let key = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
+            Self(EcdsaKeyPair::from_pkcs8(algorithm, key.as_ref(), &random).unwrap())
+        }
+
+        fn token(&self, header: &str, claims: &str) -> String {
+            let message = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part)).join(".");
+            let signature = self.0.sign(&SystemRandom::new(), message.as_bytes()).unwrap();
+            format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+        }
+
+        /// Its only key, with these members changed.
+        fn keys(&self, changes: &Value) -> KeySet {
+            let (x, y) = self.0.public_key().as_ref()[1..].split_at(32);
+            let [x, y] = [x, y].map(|part| URL_SAFE_NO_PAD.encode(part));
+            let mut key = json!({ "kty": "EC", "crv": "P-256", "kid": "a", "x": x, "y": y });
+            key.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+            serde_json::from_value(json!({ "keys": [key] })).unwrap()
+        }
+    }
+
+    const HEADER: &str = r#"{"alg":"ES256","kid":"a"}"#;
+    const CLAIMS: &str = r#"{"iss":"i","sub":"7","aud":"c","exp":1000,"iat":900,"nonce":"n","x":1,"x":2}"#;
+    const EXPECTED: Expected<'_> = Expected { issuer: "i", client_id: "c", nonce: "n", now_ms: 950_000 };
+
+    #[test]
+    fn a_key_of_another_kind_name_or_purpose_verifies_nothing() {
+        let provider = Provider::new();
+        let token = provider.token(HEADER, CLAIMS);
+        for fine in [json!({}), json!({ "use": "sig" }), json!({ "unknown": [1] })] {
+            assert_eq!(verified(&token, &provider.keys(&fine), &EXPECTED).unwrap().sub, "7");
+        }
+        for (changes, why) in [
+            (json!({ "kid": "b" }), TokenError::UnknownKey),
+            (json!({ "kid": null }), TokenError::UnknownKey),
+            (json!({ "use": "enc" }), TokenError::UnknownKey),
+            (json!({ "kty": "RSA" }), TokenError::UnknownKey),
+            (json!({ "kty": "oct", "k": "AA" }), TokenError::UnknownKey),
+            (json!({ "crv": "P-384" }), TokenError::Signature),
+            (json!({ "crv": null }), TokenError::Signature),
+            (json!({ "x": "AA" }), TokenError::Signature),
+            (json!({ "y": null }), TokenError::Signature),
+        ] {
+            assert_eq!(verified(&token, &provider.keys(&changes), &EXPECTED).unwrap_err(), why, "{changes}");
+        }
+        assert_eq!(verified(&token, &Provider::new().keys(&json!({})), &EXPECTED).unwrap_err(), TokenError::Signature);
+        // A token that names no key may be signed with any of them.
+        let nameless = provider.token(r#"{"alg":"ES256"}"#, CLAIMS);
+        assert!(verified(&nameless, &provider.keys(&json!({})), &EXPECTED).is_ok());
+    }
+
+    #[test]
+    fn members_that_come_twice_or_must_be_understood_are_refused() {
+        let provider = Provider::new();
+        let keys = provider.keys(&json!({}));
+        for header in [
+            r#"{"alg":"ES256","alg":"ES256"}"#,
+            r#"{"alg":"none","alg":"ES256"}"#,
+            r#"{"alg":"ES256","kid":"a","kid":"a"}"#,
+            r#"{"alg":"ES256","crit":["b64"],"b64":false}"#,
+            r#"{"alg":["ES256"]}"#,
+            "{}",
+            r#"{"alg":"ES256"} {}"#,
+        ] {
+            let token = provider.token(header, CLAIMS);
+            assert_eq!(verified(&token, &keys, &EXPECTED).unwrap_err(), TokenError::Malformed, "{header}");
+        }
+        for twice in [r#""iss":"i""#, r#""sub":"7""#, r#""aud":"c""#, r#""exp":1000"#, r#""iat":900"#, r#""nonce":"n""#]
+        {
+            let token = provider.token(HEADER, &CLAIMS.replacen('{', &format!("{{{twice},"), 1));
+            assert_eq!(verified(&token, &keys, &EXPECTED).unwrap_err(), TokenError::Malformed, "{twice}");
+        }
+        let twice = r#"{"keys":[{"kty":"EC","kty":"RSA"}]}"#;
+        assert!(serde_json::from_str::<KeySet>(twice).is_err());
+    }
+
+    #[test]
+    fn a_token_that_is_changed_anywhere_is_refused() {
+        let provider = Provider::new();
+        let (keys, token) = (provider.keys(&json!({})), provider.token(HEADER, CLAIMS));
+        for at in 0..token.len() {
+            let other = if token.as_bytes()[at] == b'A' { "B" } else { "A" };
+            let changed = [&token[..at], other, &token[at + 1..]].concat();
+            assert!(verified(&changed, &keys, &EXPECTED).is_err(), "letter {at}");
+            assert!(verified(&token[..at], &keys, &EXPECTED).is_err(), "{at} letters");
+        }
+        for more in ["A", ".", ".e30", "=", " "] {
+            assert!(verified(&format!("{token}{more}"), &keys, &EXPECTED).is_err(), "{more}");
+        }
+    }
+
     #[test]
     fn tokens_without_a_signature_or_with_a_symmetric_one_are_refused() {
         for algorithm in ["none", "HS256", "RS512", "rs256", ""] {
@@ -242,7 +344,7 @@ mod tests {
             json!({}),
             json!({ "aud": ["c"] }),
             json!({ "aud": ["c", "d"], "azp": "c" }),
-            json!({ "exp": 891, "iat": 1_010 }),
+            json!({ "exp": 891, "iat": 1_010, "nbf": 1_010 }),
         ] {
             assert_eq!(checked(fine.clone()), Ok(()), "{fine}");
         }
@@ -254,6 +356,7 @@ mod tests {
             (json!({ "aud": [] }), TokenError::Audience),
             (json!({ "exp": 890 }), TokenError::Time),
             (json!({ "iat": 1_011 }), TokenError::Time),
+            (json!({ "nbf": 1_011 }), TokenError::Time),
             (json!({ "nonce": "m" }), TokenError::Nonce),
             (json!({ "nonce": null }), TokenError::Nonce),
             (json!({ "sub": "" }), TokenError::Malformed),

@@ -36,7 +36,6 @@ pub(super) const ROOMS: [(&str, &[Room]); 2] = [
         SERVER,
         &[
             room(&["runtime/"], "clock and entropy serve every room and know none"),
-            room(&["x509.rs"], "a certificate says the same, whoever reads it"),
             room(&["metrics/"], "a metric is given its values and asks nobody for them"),
             room(&["guard/"], "a limit counts callers and does not know what they ask for"),
             room(&["net/"], "a listener hands requests on and understands none of them"),
