@@ -31,7 +31,6 @@ pub struct NewAssignment {
 
 impl NewAssignment {
     /// The row that it is once it is stored.
-    #[must_use]
     pub fn stored(&self, now_ms: i64) -> AssignmentRow {
         let Self { id, round, client, base_version, term } = *self;
         let (deadline_at_ms, seed) = columns(term);
@@ -85,7 +84,6 @@ pub struct AssignmentRow {
 }
 
 impl AssignmentRow {
-    #[must_use]
     pub fn round(&self) -> RoundKey {
         RoundKey { job: self.job, task: self.task, number: self.round }
     }
@@ -104,7 +102,6 @@ impl AssignmentRow {
     }
 
     /// SHA-256 of the accepted report's bytes; sent again, the same report is acknowledged again.
-    #[must_use]
     pub fn report(&self) -> Option<Sha256Hash> {
         self.report_sha256.map(|Text(hash)| hash)
     }

@@ -49,13 +49,11 @@ macro_rules! updates_of_round {
 
 impl ObjectRow {
     /// An object with these bytes.
-    #[must_use]
     pub fn of(object: String, data: &[u8]) -> Self {
         Self::range(object, 0, data)
     }
 
     /// These bytes within an object.
-    #[must_use]
     pub fn range(object: String, begins: u64, data: &[u8]) -> Self {
         Self { object, begins, bytes: data.len() as u64, crc: crc32fast::hash(data) }
     }

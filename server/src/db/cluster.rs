@@ -44,13 +44,11 @@ pub struct Holder {
 
 impl Holder {
     /// When the holder was last seen, as far as that is known.
-    #[must_use]
     pub fn seen_at_ms(&self) -> i64 {
         self.seen_at_ms.unwrap_or(self.expires_at_ms)
     }
 
     /// Whether it has missed a renewal, and so may be dead.
-    #[must_use]
     pub fn is_missing(&self, now_ms: i64) -> bool {
         let late_ms = self.lease_ms.unwrap_or(0) / 3 * 2;
         now_ms >= self.expires_at_ms || self.seen_at_ms.is_none_or(|seen_at_ms| now_ms - seen_at_ms > late_ms)

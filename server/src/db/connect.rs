@@ -107,7 +107,6 @@ impl Db {
     }
 
     /// Whether several coordinators may serve this database: it is one of PostgreSQL.
-    #[must_use]
     pub(super) fn is_shared(url: &str) -> bool {
         url.starts_with("postgres://") || url.starts_with("postgresql://")
     }
@@ -251,7 +250,6 @@ impl Db {
     }
 
     /// The file of a SQLite database.
-    #[must_use]
     pub fn file(&self) -> Option<PathBuf> {
         match self {
             Self::Sqlite { writer, .. } => Some(writer.options().get_filename().to_owned()),
@@ -260,7 +258,6 @@ impl Db {
         }
     }
 
-    #[must_use]
     pub fn engine(&self) -> Engine {
         match self {
             Self::Sqlite { .. } => Engine::Sqlite,
@@ -270,12 +267,10 @@ impl Db {
     }
 
     /// Recent waiting times of transactions.
-    #[must_use]
     pub fn latency(&self) -> DbLatency {
         latency(&READS, &WRITES)
     }
 
-    #[must_use]
     pub fn metrics(&self) -> &Arc<Metrics> {
         match self {
             Self::Sqlite { metrics, .. } => metrics,

@@ -24,7 +24,6 @@ pub struct UnknownForm(String);
 
 impl MadeFor {
     /// The word that stands for it.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Form(form) => form.as_str(),
@@ -51,13 +50,11 @@ impl TryFrom<String> for MadeFor {
 }
 
 /// The name of the body of a model version.
-#[must_use]
 pub fn model_key(job: JobId, version: u32) -> String {
     format!("model/{job}/{version}")
 }
 
 /// The name of the body of a file that is made of a model version.
-#[must_use]
 pub fn model_file_key(job: JobId, version: u32, form: MadeFor) -> String {
     match form {
         MadeFor::Form(form) => format!("model/{job}/{version}/{}", form.as_str()),
@@ -67,13 +64,11 @@ pub fn model_file_key(job: JobId, version: u32, form: MadeFor) -> String {
 }
 
 /// The name of the body of a test set. Each upload has a number of its own.
-#[must_use]
 pub fn test_set_key(job: JobId, upload: u64) -> String {
     format!("test_set/{job}/{upload:016x}")
 }
 
 /// The name of the body of an update.
-#[must_use]
 pub fn update_key(assignment: AssignmentId) -> String {
     format!("update/{assignment}")
 }

@@ -47,25 +47,21 @@ pub struct StagedRow {
 
 impl StagedRow {
     /// An unfinished body without a stored byte.
-    #[must_use]
     pub fn begun(id: String, in_store: bool, chunk_bytes: usize) -> Self {
         Self { id, in_store, chunk_bytes: chunk_bytes as u64, bytes: 0, sha256: None, attempt: 1 }
     }
 
     /// The hash of the whole body, as its sender announced it.
-    #[must_use]
     pub fn sha256(&self) -> Option<Sha256Hash> {
         self.sha256.map(|Text(hash)| hash)
     }
 
     /// Number of chunks.
-    #[must_use]
     pub fn chunks(&self) -> u64 {
         self.bytes.div_ceil(self.chunk_bytes.max(1))
     }
 
     /// The names in `objects` of these chunks.
-    #[must_use]
     pub fn chunk_names(&self, chunks: Range<u64>) -> Vec<String> {
         chunks.map(|chunk| chunk_name(&self.id, chunk)).collect()
     }
@@ -203,7 +199,6 @@ impl Tx {
 }
 
 /// The name in `objects` of one chunk.
-#[must_use]
 pub fn chunk_name(id: &str, chunk: u64) -> String {
     format!("{id}/{chunk}")
 }

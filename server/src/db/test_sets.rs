@@ -21,7 +21,6 @@ pub struct TestSetRow {
 }
 
 impl TestSetRow {
-    #[must_use]
     pub fn view(&self) -> TestSet {
         let Self { sha256, bytes, examples, uploaded_at_ms, .. } = *self;
         TestSet { sha256, bytes, examples, uploaded_at_ms }

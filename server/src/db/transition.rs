@@ -54,13 +54,11 @@ pub enum Became {
 
 impl<'a> Transition<'a> {
     /// A round comes into a phase for which there is no reason to record.
-    #[must_use]
     pub fn of_round(round: RoundKey, phase: Phase) -> Self {
         Self::Round { round, phase, reason: None }
     }
 
     /// An assignment comes into a state.
-    #[must_use]
     pub fn of_assignment(
         round: RoundKey,
         assignment: AssignmentId,
@@ -72,7 +70,6 @@ impl<'a> Transition<'a> {
 }
 
 impl Transition<'_> {
-    #[must_use]
     pub fn job(&self) -> JobId {
         match self {
             Self::Job { job, .. } | Self::TakenOver { job, .. } => *job,

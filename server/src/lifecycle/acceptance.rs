@@ -115,7 +115,6 @@ impl Acceptance {
     }
 
     /// How many reports of a job wait for a transaction to begin.
-    #[must_use]
     pub fn waiting(&self, job: JobId) -> usize {
         self.jobs().get(&job).map_or(0, Vec::len)
     }

@@ -94,7 +94,6 @@ impl FormPlace {
     }
 
     /// A handle for the task itself, which tells when the reader took something.
-    #[must_use]
     pub fn progress(&self) -> Progress {
         Progress { places: Arc::clone(&self.places), id: self.id }
     }

@@ -54,14 +54,12 @@ pub struct Need {
 
 impl Need {
     /// A body of this length that is held in memory.
-    #[must_use]
     pub fn held(population: Name, length: usize) -> Self {
         Self { population, lane: Lane::Held, bytes: length.saturating_add(HELD_BYTES), chunk_bytes: length }
     }
 
     /// A body that is stored in chunks while it arrives. `length` if it is known; `chunk_bytes` if chunks of it are
     /// stored already.
-    #[must_use]
     pub fn streamed(population: Name, length: Option<u64>, chunk_bytes: Option<usize>) -> Self {
         let length = length.map_or(usize::MAX, |length| usize::try_from(length).unwrap_or(usize::MAX));
         let chunk_bytes = chunk_bytes.unwrap_or(CHUNK_BYTES);
@@ -147,7 +145,6 @@ impl UploadMemory {
     }
 
     /// Number of uploads that have memory.
-    #[must_use]
     pub fn taken(&self) -> u64 {
         self.lock().taken
     }
@@ -242,7 +239,6 @@ impl Drop for Ticket<'_> {
 
 impl Share<'_> {
     /// Bytes of the body that may be in memory before they are stored.
-    #[must_use]
     pub fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }

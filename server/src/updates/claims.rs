@@ -72,13 +72,11 @@ impl Claims {
 
 impl Claim {
     /// Whether another request had the claim before, and may have completed the update meanwhile.
-    #[must_use]
     pub fn replaces(&self) -> bool {
         self.replaces
     }
 
     /// Cancelled when a newer claim replaces this one.
-    #[must_use]
     pub fn superseded(&self) -> &CancellationToken {
         &self.superseded
     }

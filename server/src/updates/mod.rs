@@ -43,7 +43,6 @@ pub struct Updates {
 
 impl Updates {
     /// None yet. Updates in flight may take `memory` bytes together.
-    #[must_use]
     pub fn new(memory: usize, metrics: &Metrics) -> Self {
         let budget = UploadMemory::new(memory, metrics.uploads());
         Self { sums: Sums::default(), claims: Arc::default(), acceptance: Arc::default(), budget }

@@ -114,7 +114,6 @@ impl Sums {
 impl RoundSum {
     /// A sum by examples, whatever the job's rule. Rules that come out as a plain mean use it when the round has
     /// closed.
-    #[must_use]
     pub(crate) fn by_examples(spec: &JobSpec) -> SharedSum {
         Arc::new(Self::weighed(spec, Some(Weighing::Examples)))
     }
@@ -201,49 +200,41 @@ impl RoundSum {
     }
 
     /// Is cancelled when the sum takes no more arriving updates.
-    #[must_use]
     pub fn closing(&self) -> CancellationToken {
         self.closing.clone()
     }
 
     /// Whether this update is in the sum or in flight.
-    #[must_use]
     pub fn has(&self, assignment: AssignmentId) -> bool {
         lock(&self.members).assignments.contains(&assignment)
     }
 
     /// Whether its contents are uncertain.
-    #[must_use]
     pub fn is_invalid(&self) -> bool {
         lock(&self.members).invalid
     }
 
     /// The sketches of these updates, in their order; none where one of them has no sketch.
-    #[must_use]
     pub(crate) fn sketches(&self, updates: impl IntoIterator<Item = AssignmentId>) -> Option<Vec<Sketch>> {
         let members = lock(&self.members);
         updates.into_iter().map(|update| members.sketches.get(&update).cloned()).collect()
     }
 
     /// Whether updates are added to it when they arrive.
-    #[must_use]
     pub fn is_kept(&self) -> bool {
         self.weighing.is_some()
     }
 
     /// The number of updates in it.
-    #[must_use]
     pub fn updates(&self) -> u32 {
         self.accumulator.counted().updates
     }
 
     /// Held while stored updates are added, so that no two tasks read the same ones.
-    #[must_use]
     pub fn turn(&self) -> Arc<tokio::sync::Mutex<()>> {
         Arc::clone(&self.turn)
     }
 
-    #[must_use]
     pub fn accumulator(&self) -> &Accumulator {
         &self.accumulator
     }
@@ -260,7 +251,6 @@ impl Combined for RoundSum {
 }
 
 impl Flight {
-    #[must_use]
     pub fn sum(&self) -> &SharedSum {
         &self.sum
     }
