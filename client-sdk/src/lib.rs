@@ -112,7 +112,7 @@ pub use transport::Transport;
 #[cfg(feature = "native")]
 pub use transport::{HttpTransport, Trust, TrustError, is_exposed};
 pub use tributary_protocol::classes::ClassCounts;
-pub use tributary_protocol::metrics::{MetricName, Metrics, MetricsError};
+pub use tributary_protocol::scalars::{ScalarName, Scalars, ScalarsError};
 
 /// The Rust code of the README compiles.
 #[cfg(all(doctest, feature = "layers", feature = "native"))]

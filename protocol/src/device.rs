@@ -59,8 +59,8 @@ use crate::download::{CompanionFile, Download, FormFile, ModelDeltaFile};
 use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, Secret};
 use crate::job_model::JobModel;
-use crate::metrics::Metrics;
 use crate::plan::{Cadence, Loss, Training};
+use crate::scalars::Scalars;
 use crate::seed::Seed;
 use crate::state::{FailureReason, Task};
 use crate::update::{Codec, CodecName};
@@ -458,9 +458,9 @@ pub struct UpdateQuery {
     /// Time spent in training, in milliseconds.
     pub train_ms: u64,
     /// Named scalars of the training, as `name:value,name:value`; at most 32.
-    #[serde(default, with = "crate::metrics::text", skip_serializing_if = "Metrics::is_empty")]
+    #[serde(default, with = "crate::scalars::text", skip_serializing_if = "Scalars::is_empty")]
     #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
-    pub metrics: Metrics,
+    pub metrics: Scalars,
 }
 
 /// Result of an evaluation on one client.
@@ -478,8 +478,8 @@ pub struct EvaluationReport {
     /// Time spent in evaluation, in milliseconds.
     pub evaluate_ms: u64,
     /// Named scalars of the evaluation.
-    #[serde(default, skip_serializing_if = "Metrics::is_empty")]
-    pub metrics: Metrics,
+    #[serde(default, skip_serializing_if = "Scalars::is_empty")]
+    pub metrics: Scalars,
     /// Counts by class. Absent for regression, and for more than 1,000 classes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<ClassCounts>,

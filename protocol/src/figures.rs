@@ -1,7 +1,7 @@
 //! What is known of an update beside its values: one shape from the request through the database to the rules.
 
 use crate::fixed::Contribution;
-use crate::metrics::Metrics;
+use crate::scalars::Scalars;
 
 /// The figures of an update, or of a sum of several updates.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,5 +15,5 @@ pub struct Figures {
     /// Steps of the local training; 0 for an evaluation.
     pub steps: u64,
     /// Named scalars.
-    pub metrics: Metrics,
+    pub metrics: Scalars,
 }

@@ -17,7 +17,7 @@
 //! | [`download`] | the forms in which clients download models |
 //! | [`device`], [`operator`] | requests and responses of the two HTTP APIs |
 //! | [`fixed`], [`figures`] | weights in fixed point; what is known of an update beside its values |
-//! | [`metrics`], [`classes`] | named scalars of reports; counts of an evaluation by class |
+//! | [`scalars`], [`classes`] | named scalars of reports; counts of an evaluation by class |
 //! | [`credential`] | certificates, secrets and attestation of clients |
 //! | [`problem`] | errors as problem documents (RFC 9457) |
 //! | [`state`] | states of jobs, rounds and assignments |
@@ -45,13 +45,13 @@ pub mod id;
 pub mod job_file;
 pub mod job_model;
 pub mod layers;
-pub mod metrics;
 pub mod model;
 pub mod operator;
 pub mod plan;
 pub mod problem;
 pub mod rate;
 pub mod safetensors;
+pub mod scalars;
 #[cfg(feature = "openapi")]
 mod schema;
 pub mod sealed;

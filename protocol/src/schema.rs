@@ -13,9 +13,9 @@ use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, PinnedSecret, Secret, TokenId};
 use crate::job_model::JobModel;
 use crate::layers::{HeightWidth, Layer, Padding};
-use crate::metrics::{METRICS_MAX, MetricName, Metrics};
 use crate::model::ParameterSpec;
 use crate::problem::ProblemType;
+use crate::scalars::{SCALARS_MAX, ScalarName as MetricName, Scalars as Metrics};
 use crate::update::Codec;
 
 /// Names and schemas of the types that a schema refers to.
@@ -59,13 +59,14 @@ written_as! {
         ))))
         .max_properties(Some(ATTRIBUTES_MAX))
         .build();
+    // The document calls scalars what the wire calls them.
     MetricName: text("^[a-z0-9_.-]{1,64}$", "Name of a metric; not `accuracy`, `examples` or `loss`.");
     Metrics: ObjectBuilder::new()
-        .description(Some(format!("Named scalars of a report: at most {METRICS_MAX} finite numbers, at most 1e12 in magnitude.")))
+        .description(Some(format!("Named scalars of a report: at most {SCALARS_MAX} finite numbers, at most 1e12 in magnitude.")))
         .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(
             ObjectBuilder::new().schema_type(Type::Number).build().into(),
         ))))
-        .max_properties(Some(METRICS_MAX))
+        .max_properties(Some(SCALARS_MAX))
         .build();
     HeightWidth: number_or_pair("A height and a width, as a pair or as one number for both.").build();
     Padding: number_or_pair("Zeros around the input: a word, a number or a pair [height, width].")

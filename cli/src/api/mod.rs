@@ -20,8 +20,8 @@ use tributary_protocol::id::{ClientId, JobId, Name, Secret, TokenId};
 use tributary_protocol::job_file::{JobFile, RoundPolicyChange};
 use tributary_protocol::operator::{
     self, Account, Assignment, AuditEntry, ChangeJob, ChangeStanding, ClientAssignment, ClientOrder, CreateJob,
-    CreatePopulation, CreateToken, CreatedToken, Event, Job, JobDraft, MetricCurve, ModelVersion, Order, Page,
-    PageQuery, Population, Round, RoundDetail, RoundSort, ScheduledWork, Session, StaleClient, TestSet, TestSetState,
+    CreatePopulation, CreateToken, CreatedToken, Event, Job, JobDraft, ModelVersion, Order, Page, PageQuery,
+    Population, Round, RoundDetail, RoundSort, ScalarCurve, ScheduledWork, Session, StaleClient, TestSet, TestSetState,
     Token,
 };
 use tributary_protocol::problem::Problem;
@@ -306,7 +306,7 @@ impl Api {
     }
 
     /// `GET /operator/v1/jobs/{id}/metric-curves`
-    pub async fn metric_curves(&self, id: JobId, points: u32) -> Result<Vec<MetricCurve>, ApiError> {
+    pub async fn scalar_curves(&self, id: JobId, points: u32) -> Result<Vec<ScalarCurve>, ApiError> {
         self.get(&["jobs", &id.to_string(), "metric-curves"], &[("points", points.to_string())]).await
     }
 

@@ -8,10 +8,10 @@ pub(crate) mod export;
 pub mod file;
 mod filing;
 pub(crate) mod find;
-mod metrics;
 mod policy;
 mod progress;
 pub(crate) mod scalars;
+mod sinks;
 mod stale;
 pub(crate) mod test_set;
 mod versions;
@@ -82,7 +82,7 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
         JobCommand::Unpin(args) => versions::pin(&args, false, api, output).await,
         JobCommand::Export(args) => {
             if args.sinks.any() {
-                metrics::run(&find_job(api, &args.job).await?, &args.sinks, api, output).await?;
+                sinks::run(&find_job(api, &args.job).await?, &args.sinks, api, output).await?;
             }
             if args.wants_model() { export::run(&args, api, output).await } else { Ok(()) }
         }

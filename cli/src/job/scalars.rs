@@ -1,6 +1,6 @@
 //! `tributary job metrics`: the named scalars that a job's clients report.
 
-use tributary_protocol::operator::MetricCurve;
+use tributary_protocol::operator::ScalarCurve;
 
 use super::args::JobArgs;
 use super::find::find_job;
@@ -16,7 +16,7 @@ const HEADER: [&str; 11] =
 
 pub(super) async fn run(args: &JobArgs, api: &Api, output: &Output) -> Result<(), CliError> {
     let job = find_job(api, args).await?;
-    let curves = api.metric_curves(job.head.id, POINTS).await?;
+    let curves = api.scalar_curves(job.head.id, POINTS).await?;
     output.object(&curves, || match curves.as_slice() {
         [] => format!("no client of {} has reported a metric", job.file.name),
         curves => output::table(&HEADER, curves.iter().filter_map(row), output.width),
@@ -24,7 +24,7 @@ pub(super) async fn run(args: &JobArgs, api: &Api, output: &Output) -> Result<()
 }
 
 /// The newest round of a metric, and the range of its means.
-fn row(curve: &MetricCurve) -> Option<Vec<String>> {
+fn row(curve: &ScalarCurve) -> Option<Vec<String>> {
     let last = curve.points.last()?;
     let means = || curve.points.iter().map(|point| point.summary.mean);
     let (low, high) = (means().fold(f64::INFINITY, f64::min), means().fold(f64::NEG_INFINITY, f64::max));
@@ -75,7 +75,7 @@ mod tests {
         };
         let curve =
             json!({ "name": "auc", "task": "evaluate", "rounds": 2, "points": [point(1, 0.9), point(2, 0.75)] });
-        let fake = Fake { jobs: vec![job(1, "demo", "digits")], metric_curves: json!([curve]), ..Fake::default() };
+        let fake = Fake { jobs: vec![job(1, "demo", "digits")], scalar_curves: json!([curve]), ..Fake::default() };
         let api = fake.start().await;
         let (output, printed) = output(false);
         let args = JobArgs { job: "digits".into(), population: None };

@@ -1,7 +1,7 @@
 //! What a round measured beside loss and accuracy, as text: named scalars and counts by class.
 
 use tributary_protocol::classes::ClassCounts;
-use tributary_protocol::operator::{MetricSummary, RoundDetail};
+use tributary_protocol::operator::{RoundDetail, ScalarSummary};
 
 use crate::format::{or_dash, percent};
 use crate::job::scalars::figure;
@@ -22,8 +22,8 @@ pub(super) fn tables(detail: &RoundDetail, width: Option<u16>) -> String {
     parts.into_iter().map(|part| format!("\n\n{part}")).collect()
 }
 
-fn row(metric: &MetricSummary) -> Vec<String> {
-    let MetricSummary { name, reports, mean, min, p10, p50, p90, max } = metric;
+fn row(metric: &ScalarSummary) -> Vec<String> {
+    let ScalarSummary { name, reports, mean, min, p10, p50, p90, max } = metric;
     let figures = [mean, min, p10, p50, p90, max].map(|value| figure(*value));
     [vec![name.to_string()], figures.to_vec(), vec![reports.to_string()]].concat()
 }
@@ -64,7 +64,7 @@ mod tests {
 
     fn detail(classes: Option<ClassCounts>) -> RoundDetail {
         let mut round = round(Task::Evaluate, 1, Phase::Committed);
-        round.metrics = vec![MetricSummary {
+        round.metrics = vec![ScalarSummary {
             name: "auc".parse().unwrap(),
             reports: 2,
             mean: 0.8,

@@ -8,7 +8,7 @@ use crate::job::scalars::figure;
 use crate::output;
 
 /// Metrics that a line has room for. `job metrics` has all of them.
-const METRICS_SHOWN: usize = 4;
+const SCALARS_SHOWN: usize = 4;
 
 /// Headings of [`row`].
 pub(crate) const HEADER: [&str; 11] =
@@ -57,7 +57,7 @@ pub(crate) fn line(round: &Round) -> String {
     parts.extend(round.training_loss.map(|loss| format!("training loss {loss:.4}")));
     parts.extend(round.loss.map(|loss| format!("loss {loss:.4}")));
     parts.extend(round.accuracy.map(|accuracy| format!("accuracy {}", percent(accuracy))));
-    let metrics = round.metrics.iter().take(METRICS_SHOWN);
+    let metrics = round.metrics.iter().take(SCALARS_SHOWN);
     parts.extend(metrics.map(|metric| format!("{} {}", metric.name, figure(metric.mean))));
     parts.push(traffic(round));
     parts.extend(took_ms(round).map(duration_ms));

@@ -32,7 +32,7 @@ pub(crate) struct Fake {
     pub(crate) rounds: Vec<Round>,
     pub(crate) versions: Vec<ModelVersion>,
     pub(crate) model: Vec<u8>,
-    pub(crate) metric_curves: serde_json::Value,
+    pub(crate) scalar_curves: serde_json::Value,
     /// Each long poll replaces job and rounds by those of the next scene and returns an event.
     pub(crate) scenes: Vec<Scene>,
     pub(crate) log: Arc<Mutex<Log>>,
@@ -71,7 +71,7 @@ impl Fake {
             .route("/jobs/{id}/rounds/{number}", get(show_round))
             .route("/jobs/{id}/rounds/{number}/assignments", get(list_assignments))
             .route("/jobs/{id}/test-set", put(upload_test_set).get(no_test_set))
-            .route("/jobs/{id}/metric-curves", get(metric_curves))
+            .route("/jobs/{id}/metric-curves", get(scalar_curves))
             .route("/jobs/{id}/models", get(list_versions))
             .route("/jobs/{id}/models/{version}", put(upload).get(download))
             .route("/events", get(events))
@@ -194,8 +194,8 @@ async fn list_rounds(State(stage): State<Stage>, Query(pairs): Pairs) -> Respons
     Json(Page { items: rounds, next }).into_response()
 }
 
-async fn metric_curves(State(stage): State<Stage>) -> Response {
-    Json(stage.fake.lock().unwrap().metric_curves.clone()).into_response()
+async fn scalar_curves(State(stage): State<Stage>) -> Response {
+    Json(stage.fake.lock().unwrap().scalar_curves.clone()).into_response()
 }
 
 async fn list_versions(State(stage): State<Stage>) -> Response {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tributary_client::trainer::{self, apart, tensors_of, values_of};
-use tributary_client::{Metrics, NamedTensor, StopFlags, TrainError};
+use tributary_client::{NamedTensor, Scalars, StopFlags, TrainError};
 use tributary_protocol::plan::{Algorithm, Loss};
 
 use crate::checkpoint::Checkpoint;
@@ -238,7 +238,7 @@ fn json(value: &impl serde::Serialize) -> Result<String, TrainError> {
     serde_json::to_string(value).map_err(|error| TrainError::Other(error.to_string()))
 }
 
-fn checked(metrics: &HashMap<String, f64>) -> Result<Metrics, TrainError> {
-    let metrics = metrics.iter().try_fold(Metrics::new(), |metrics, (name, value)| metrics.with(name, *value));
+fn checked(metrics: &HashMap<String, f64>) -> Result<Scalars, TrainError> {
+    let metrics = metrics.iter().try_fold(Scalars::new(), |metrics, (name, value)| metrics.with(name, *value));
     metrics.map_err(|error| TrainError::DoesNotFit(error.to_string()))
 }

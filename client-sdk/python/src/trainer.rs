@@ -9,8 +9,8 @@ use pyo3::types::{PyBytes, PyString, PyTuple};
 use serde_json::json;
 use tributary_client::trainer::apart;
 use tributary_client::{EvaluateTask, Evaluated, StopFlags, TrainError, TrainTask, Trained, Trainer};
-use tributary_protocol::metrics::Metrics;
 use tributary_protocol::plan::Algorithm;
+use tributary_protocol::scalars::Scalars;
 
 use crate::errors::told;
 use crate::signals::handle_signals;
@@ -174,8 +174,8 @@ impl Trainer for PythonTrainer {
 /// Named scalars of a report.
 type Named = BTreeMap<String, f64>;
 
-fn checked(metrics: Named) -> PyResult<Metrics> {
-    let metrics = metrics.iter().try_fold(Metrics::new(), |metrics, (name, value)| metrics.with(name, *value));
+fn checked(metrics: Named) -> PyResult<Scalars> {
+    let metrics = metrics.iter().try_fold(Scalars::new(), |metrics, (name, value)| metrics.with(name, *value));
     metrics.map_err(|error| crate::errors::DoesNotFit::new_err(error.to_string()))
 }
 

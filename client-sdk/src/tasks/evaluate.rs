@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use tributary_protocol::device::EvaluationReport;
-use tributary_protocol::metrics::{Metrics, MetricsError, PERSONALISED_ACCURACY, PERSONALISED_LOSS};
+use tributary_protocol::scalars::{PERSONALISED_ACCURACY, PERSONALISED_LOSS, Scalars, ScalarsError};
 
 use super::completed::Completed;
 use super::compute::computing;
@@ -48,7 +48,7 @@ pub(crate) fn evaluate<T: Trainer + ?Sized>(
 }
 
 /// Loss and accuracy of the client's own model as metrics, so that rounds, curves and the end of a job know them.
-fn with_personalised(metrics: Metrics, measured: &Evaluated) -> Result<Metrics, MetricsError> {
+fn with_personalised(metrics: Scalars, measured: &Evaluated) -> Result<Scalars, ScalarsError> {
     let metrics = metrics.with(PERSONALISED_LOSS, measured.loss)?;
     match measured.accuracy {
         Some(accuracy) => metrics.with(PERSONALISED_ACCURACY, accuracy),

@@ -96,7 +96,7 @@ fn unfrozen<T: Trainer + ?Sized>(
 mod tests {
     use serde_json::json;
     use tributary_protocol::job_model::JobModel;
-    use tributary_protocol::metrics::Metrics;
+    use tributary_protocol::scalars::Scalars;
     use tributary_protocol::seed::Seed;
 
     use super::*;
@@ -134,7 +134,7 @@ mod tests {
             let add = task.training.epochs.unwrap() as f32;
             let values = task.model.values().iter().enumerate();
             let values = values.map(|(index, value)| if is_frozen(index) { *value } else { value + add }).collect();
-            Ok(Trained { values, examples: 1, steps: 1, loss: 0.5, metrics: Metrics::new() })
+            Ok(Trained { values, examples: 1, steps: 1, loss: 0.5, metrics: Scalars::new() })
         }
 
         fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {

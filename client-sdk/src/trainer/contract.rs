@@ -6,9 +6,9 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use tributary_protocol::classes::ClassCounts;
 use tributary_protocol::layers::ModelSpec;
-use tributary_protocol::metrics::Metrics;
 use tributary_protocol::model::Model;
 use tributary_protocol::plan::{Algorithm, Loss, Training};
+use tributary_protocol::scalars::Scalars;
 use tributary_protocol::seed::Seed;
 
 /// Learns from the examples of one client.
@@ -177,8 +177,8 @@ pub struct Trained {
     pub steps: u64,
     /// Mean loss of the steps; finite.
     pub loss: f64,
-    /// Named scalars of the training, where the app has any: [`Metrics::with`] checks them.
-    pub metrics: Metrics,
+    /// Named scalars of the training, where the app has any: [`Scalars::with`] checks them.
+    pub metrics: Scalars,
 }
 
 /// The result of an evaluation.
@@ -190,8 +190,8 @@ pub struct Evaluated {
     pub loss: f64,
     /// Share of targets, 0 to 1, whose class had the highest score; `None` unless the targets are classes.
     pub accuracy: Option<f64>,
-    /// Named scalars of the evaluation, such as AUC or F1: [`Metrics::with`] checks them.
-    pub metrics: Metrics,
+    /// Named scalars of the evaluation, such as AUC or F1: [`Scalars::with`] checks them.
+    pub metrics: Scalars,
     /// Counts by class ([`ClassCounts::of_classes`], [`ClassCounts::count`]); `None` unless the targets are classes, at
     /// most 1,000. They must fit the examples and the accuracy.
     pub classes: Option<ClassCounts>,

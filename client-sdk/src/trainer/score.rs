@@ -1,8 +1,8 @@
 //! Whether scores fit their targets, and how good they are.
 
 use tributary_protocol::classes::ClassCounts;
-use tributary_protocol::metrics::Metrics;
 use tributary_protocol::plan::Loss;
+use tributary_protocol::scalars::Scalars;
 
 use super::contract::{Evaluated, TrainError};
 use super::fit::does_not_fit;
@@ -84,7 +84,7 @@ impl Measured {
     pub(super) fn result(self) -> Evaluated {
         let accuracy = (self.classes > 0).then(|| self.right as f64 / self.classes as f64);
         let loss = self.loss / self.examples as f64;
-        Evaluated { examples: self.examples, loss, accuracy, metrics: Metrics::new(), classes: self.counts }
+        Evaluated { examples: self.examples, loss, accuracy, metrics: Scalars::new(), classes: self.counts }
     }
 }
 

@@ -120,12 +120,12 @@ fn progress(headers: &HeaderMap, update: &Update<'_>) -> Progress {
 
 #[cfg(test)]
 mod tests {
-    use tributary_protocol::metrics::Metrics;
+    use tributary_protocol::scalars::Scalars;
 
     use super::*;
 
     fn query(loss: f64) -> UpdateQuery {
-        UpdateQuery { weight: 10, loss: Some(loss), steps: 3, train_ms: 12, metrics: Metrics::new() }
+        UpdateQuery { weight: 10, loss: Some(loss), steps: 3, train_ms: 12, metrics: Scalars::new() }
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn metrics_are_one_parameter_without_escapes() {
-        let metrics = Metrics::new().with("f1.macro-avg_2", 1e-9).unwrap().with("auc", 0.91).unwrap();
+        let metrics = Scalars::new().with("f1.macro-avg_2", 1e-9).unwrap().with("auc", 0.91).unwrap();
         let (query, body) = (UpdateQuery { metrics, ..query(0.5) }, Bytes::new());
         let id = AssignmentId::from_random([1; 16]);
         let update = Update { id, query: &query, body: &body, sha256: Sha256Hash::of(b""), begun: false };

@@ -1,7 +1,7 @@
 //! Learning curves: costs added up round by round, reduced to the points that a screen can show, and the cost of
 //! reaching accuracies.
 
-use tributary_protocol::operator::{Curve, CurvePoint, MetricCurve, MetricPoint, Target};
+use tributary_protocol::operator::{Curve, CurvePoint, ScalarCurve, ScalarPoint, Target};
 use tributary_protocol::state::Task;
 
 /// Accuracies whose cost a curve states, besides the one at which the job ends.
@@ -84,12 +84,12 @@ pub fn curve(created_at_ms: i64, rows: &[CurveRow], points_max: usize, stop_accu
 
 /// The course of a named scalar over the rounds that have it, in order, with at most `points_max` points (at least 2):
 /// the first, the last, and of each stretch in between the largest and the smallest mean. None without rounds.
-pub fn metric_curve(task: Task, points: Vec<MetricPoint>, points_max: usize) -> Option<MetricCurve> {
+pub fn scalar_curve(task: Task, points: Vec<ScalarPoint>, points_max: usize) -> Option<ScalarCurve> {
     let name = points.first()?.summary.name.clone();
     let rounds = points.len() as u64;
-    let mut thinner = Thinner::new(points.len(), points_max, |point: &MetricPoint| (0, point.summary.mean));
+    let mut thinner = Thinner::new(points.len(), points_max, |point: &ScalarPoint| (0, point.summary.mean));
     points.into_iter().for_each(|point| thinner.take(point));
-    Some(MetricCurve { name, task, rounds, points: thinner.finish() })
+    Some(ScalarCurve { name, task, rounds, points: thinner.finish() })
 }
 
 /// Keeps the first point, the last point, and of each bucket in between the lowest and the highest.
@@ -195,7 +195,7 @@ fn height(point: &CurvePoint) -> (u8, f64) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tributary_protocol::operator::MetricSummary;
+    use tributary_protocol::operator::ScalarSummary;
 
     use super::*;
 
@@ -246,7 +246,7 @@ mod tests {
         let point = |round: u32| {
             let value = if round == 70 { 9.0 } else { f64::from(round % 7) };
             let name = "auc".parse().unwrap();
-            let summary = MetricSummary {
+            let summary = ScalarSummary {
                 name,
                 reports: 1,
                 mean: value,
@@ -256,13 +256,13 @@ mod tests {
                 p90: value,
                 max: value,
             };
-            MetricPoint { round, at_ms: 0, summary }
+            ScalarPoint { round, at_ms: 0, summary }
         };
-        let curve = metric_curve(Task::Evaluate, (1..=100).map(point).collect(), 10).unwrap();
+        let curve = scalar_curve(Task::Evaluate, (1..=100).map(point).collect(), 10).unwrap();
         let rounds: Vec<u32> = curve.points.iter().map(|point| point.round).collect();
         assert_eq!((curve.rounds, rounds[0], rounds[rounds.len() - 1]), (100, 1, 100));
         assert!(rounds.len() <= 10 && rounds.contains(&70) && rounds.windows(2).all(|pair| pair[0] < pair[1]));
-        assert_eq!(metric_curve(Task::Train, Vec::new(), 10), None);
+        assert_eq!(scalar_curve(Task::Train, Vec::new(), 10), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! | what became of a client that did not report? | [`Ending`] |
 //! | which course did a session take, how do classes compare? | [`Session::shape`], [`class_stats`], [`funnel`] |
 //! | do the updates of a device class count as often as those of the others? | [`verdicts`] |
-//! | how does a job learn, and at what cost? | [`curve`], [`metric_curve`] |
+//! | how does a job learn, and at what cost? | [`curve`], [`scalar_curve`] |
 //! | how many updates can a round use? | [`useful_updates`] |
 //! | which clients are always stale? | [`stalest`] |
 //! | when does a job have its rounds? | [`ends_in_ms`] |
@@ -34,7 +34,7 @@ mod words;
 
 pub use adapted::{adaptation, adapted_goal};
 pub use bias::{Share, verdicts};
-pub use curve::{CurveRow, curve, metric_curve};
+pub use curve::{CurveRow, curve, scalar_curve};
 pub use diversity::useful_updates;
 pub use explain::{RoundStory, Takeover, Undriven, Wanted, explain};
 pub use health::{EndedRound, EvaluatorsWanted, HealthFacts, SelectingRound, ShutOut, health};

@@ -20,8 +20,8 @@ use crate::download::Download;
 use crate::id::Name;
 use crate::job_model::JobModel;
 use crate::layers::ModelSpec;
-use crate::metrics::{METRIC_MAX, MetricName};
 use crate::plan::Training;
+use crate::scalars::{SCALAR_MAX, ScalarName};
 use crate::seed::Seed;
 use crate::update::Codec;
 
@@ -319,7 +319,7 @@ pub struct StopPolicy {
     pub accuracy: Option<f64>,
     /// Name of a metric of the evaluation, with one of `at_least` and `at_most`. Requires an `[evaluation]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub metric: Option<MetricName>,
+    pub metric: Option<ScalarName>,
     /// The job is complete when the mean of `metric` is this or more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
@@ -415,7 +415,7 @@ impl StopPolicy {
         let bounds = u8::from(self.at_least.is_some()) + u8::from(self.at_most.is_some());
         let expected = u8::from(self.metric.is_some());
         require(bounds == expected, "[stop] metric", "given with exactly one of at_least and at_most")?;
-        let is_finite = |bound: Option<f64>| bound.is_none_or(|bound| bound.abs() <= METRIC_MAX);
+        let is_finite = |bound: Option<f64>| bound.is_none_or(|bound| bound.abs() <= SCALAR_MAX);
         let finite = is_finite(self.at_least) && is_finite(self.at_most);
         require(finite, "[stop] at_least and at_most", "finite numbers, at most 1e12 in magnitude")
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::Attributes;
 use crate::id::{AssignmentId, ClientId};
-use crate::metrics::Metrics;
+use crate::scalars::Scalars;
 use crate::state::{AssignmentState, Straggler};
 use crate::traffic::Traffic;
 
@@ -68,8 +68,8 @@ pub struct Assignment {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
     /// Named scalars that the client reported.
-    #[serde(default, skip_serializing_if = "Metrics::is_empty")]
-    pub metrics: Metrics,
+    #[serde(default, skip_serializing_if = "Scalars::is_empty")]
+    pub metrics: Scalars,
     /// Work time that the client reported, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_ms: Option<u64>,

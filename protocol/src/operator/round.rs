@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Adapted, AdaptedGoal, MetricSummary, RoundBuffer};
+use super::{Adapted, AdaptedGoal, RoundBuffer, ScalarSummary};
 use crate::classes::ClassTotals;
 use crate::seed::Seed;
 use crate::state::{AbandonReason, Phase, Task};
@@ -115,10 +115,10 @@ pub struct Round {
     pub mu: Option<f64>,
     /// Named scalars of the round's own reports, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub metrics: Vec<MetricSummary>,
+    pub metrics: Vec<ScalarSummary>,
     /// Named scalars of the evaluation of the resulting model, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub evaluation_metrics: Vec<MetricSummary>,
+    pub evaluation_metrics: Vec<ScalarSummary>,
     /// Of an evaluation: targets and right answers of each class. Absent without counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<ClassTotals>,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Round;
-use crate::metrics::MetricName;
+use crate::scalars::ScalarName;
 
 /// The columns of every table, in order: the members of a [`Round`], and its times in ISO 8601 (UTC) beside those in
 /// milliseconds.
@@ -54,18 +54,18 @@ const COLUMNS: [&str; 37] = [
 const LISTS: [&str; 3] = ["metrics", "evaluation_metrics", "classes"];
 
 /// The columns of a named scalar.
-const METRIC_FIGURES: [&str; 7] = ["mean", "reports", "min", "p10", "p50", "p90", "max"];
+const SCALAR_FIGURES: [&str; 7] = ["mean", "reports", "min", "p10", "p50", "p90", "max"];
 
 /// The member of a round that has a named scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MetricsOf {
+pub enum ScalarsOf {
     /// The round's own reports: `metrics`.
     Round,
     /// The evaluation of the model of a training round: `evaluation_metrics`.
     Evaluation,
 }
 
-impl MetricsOf {
+impl ScalarsOf {
     fn member(self) -> &'static str {
         match self {
             Self::Round => "metrics",
@@ -77,28 +77,28 @@ impl MetricsOf {
 /// A table of rounds.
 #[derive(Clone, Debug, Default)]
 pub struct RoundTable {
-    metrics: BTreeSet<(MetricsOf, MetricName)>,
+    metrics: BTreeSet<(ScalarsOf, ScalarName)>,
 }
 
 impl RoundTable {
     /// A table with columns for these named scalars.
-    pub fn new(metrics: impl IntoIterator<Item = (MetricsOf, MetricName)>) -> Self {
+    pub fn new(metrics: impl IntoIterator<Item = (ScalarsOf, ScalarName)>) -> Self {
         Self { metrics: metrics.into_iter().collect() }
     }
 
     /// A table with columns for the named scalars of these rounds.
     pub fn of(rounds: &[&Round]) -> Self {
         Self::new(rounds.iter().flat_map(|round| {
-            let own = round.metrics.iter().map(|metric| (MetricsOf::Round, metric.name.clone()));
+            let own = round.metrics.iter().map(|metric| (ScalarsOf::Round, metric.name.clone()));
             let evaluated = round.evaluation_metrics.iter();
-            own.chain(evaluated.map(|metric| (MetricsOf::Evaluation, metric.name.clone())))
+            own.chain(evaluated.map(|metric| (ScalarsOf::Evaluation, metric.name.clone())))
         }))
     }
 
     /// The names of the columns as the first line, without its end.
     pub fn columns(&self) -> String {
-        let figures = |(of, name): &(MetricsOf, MetricName)| {
-            METRIC_FIGURES.map(|figure| format!("{}.{name}.{figure}", of.member()))
+        let figures = |(of, name): &(ScalarsOf, ScalarName)| {
+            SCALAR_FIGURES.map(|figure| format!("{}.{name}.{figure}", of.member()))
         };
         let columns = COLUMNS.map(str::to_owned).into_iter();
         columns.chain(self.metrics.iter().flat_map(figures)).collect::<Vec<_>>().join(",")
@@ -115,10 +115,10 @@ impl RoundTable {
             "ended_at" => round.ended_at_ms.map(iso).unwrap_or_default(),
             member => field(&members[member]),
         });
-        let figures = |(of, name): &(MetricsOf, MetricName)| {
+        let figures = |(of, name): &(ScalarsOf, ScalarName)| {
             let metrics = members[of.member()].as_array().map(Vec::as_slice).unwrap_or_default();
             let metric = metrics.iter().find(|metric| metric["name"] == name.as_str());
-            METRIC_FIGURES.map(|figure| metric.map_or_else(String::new, |metric| field(&metric[figure])))
+            SCALAR_FIGURES.map(|figure| metric.map_or_else(String::new, |metric| field(&metric[figure])))
         };
         Ok(fixed.into_iter().chain(self.metrics.iter().flat_map(figures)).collect::<Vec<_>>().join(","))
     }
@@ -199,8 +199,8 @@ mod tests {
         }))
         .unwrap();
         let table = RoundTable::new([
-            (MetricsOf::Evaluation, "auc".parse().unwrap()),
-            (MetricsOf::Round, "f1".parse().unwrap()),
+            (ScalarsOf::Evaluation, "auc".parse().unwrap()),
+            (ScalarsOf::Round, "f1".parse().unwrap()),
         ]);
         let (columns, line) = (table.columns(), table.line(&round).unwrap());
         assert!(columns.contains(",metrics.f1.p90,metrics.f1.max,evaluation_metrics.auc.mean,"), "{columns}");

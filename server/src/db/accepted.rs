@@ -4,7 +4,7 @@ use tributary_protocol::figures::Figures;
 use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
-use tributary_protocol::metrics::Metrics;
+use tributary_protocol::scalars::Scalars;
 
 use super::tx::{Text, fetch};
 use super::{DbError, RoundKey, Tx};
@@ -56,7 +56,7 @@ impl FiguresRow {
             loss: self.loss,
             norm: self.update_norm,
             steps: self.steps.map_or(0, i64::cast_unsigned),
-            metrics: Metrics::new(),
+            metrics: Scalars::new(),
         })
     }
 }

@@ -7,8 +7,8 @@ use tributary_protocol::device::Attributes;
 use tributary_protocol::figures::Figures;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId};
-use tributary_protocol::metrics::Metrics;
 use tributary_protocol::operator::Assignment;
+use tributary_protocol::scalars::Scalars;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AssignmentState, Task};
 use tributary_protocol::traffic::Traffic;
@@ -183,7 +183,7 @@ pub(super) struct AssignmentView {
     #[sqlx(flatten)]
     traffic: TrafficRow,
     cosine: Option<f64>,
-    metrics: Option<Text<Json<Metrics>>>,
+    metrics: Option<Text<Json<Scalars>>>,
     #[sqlx(try_from = "String")]
     attributes: Json<Attributes>,
 }

@@ -94,7 +94,7 @@ async fn facts(tx: &mut Tx, job: &JobRow, spec: &JobSpec) -> Result<JobFacts, Db
             None => None,
         },
         metric: match &file.stop.metric {
-            Some(name) => tx.latest_metric(job.id, name).await?,
+            Some(name) => tx.latest_scalar(job.id, name).await?,
             None => None,
         },
     })

@@ -109,7 +109,7 @@ pub(crate) async fn complete(services: &Services, id: JobId) -> Result<(), DbErr
         let reached =
             tx.latest_accuracy(id).await?.filter(|got| file.stop.accuracy.is_some_and(|wanted| *got >= wanted));
         let metric = match &file.stop.metric {
-            Some(name) => tx.latest_metric(id, name).await?.filter(|mean| file.stop.is_reached(*mean)).zip(Some(name)),
+            Some(name) => tx.latest_scalar(id, name).await?.filter(|mean| file.stop.is_reached(*mean)).zip(Some(name)),
             None => None,
         };
         let notice = match (reached, metric) {

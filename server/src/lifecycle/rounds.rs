@@ -123,7 +123,7 @@ pub(crate) async fn commit(
     }
     version.store(&mut tx, key.job, services.clock.now_ms()).await?;
     tx.store_statistics(key, statistics).await?;
-    store_metrics(&mut tx, key).await?;
+    store_scalars(&mut tx, key).await?;
     let mut objects = tx.delete_updates(key).await?;
     // The next round starts from the new version's companions; no round starts from an older version again.
     if let Some(former) = version.row.version.checked_sub(1) {
@@ -136,10 +136,10 @@ pub(crate) async fn commit(
 }
 
 /// Stores what the named scalars of a round's reports come to.
-async fn store_metrics(tx: &mut Tx, key: RoundKey) -> Result<(), DbError> {
-    let reports = tx.reported_metrics(key).await?;
+async fn store_scalars(tx: &mut Tx, key: RoundKey) -> Result<(), DbError> {
+    let reports = tx.reported_scalars(key).await?;
     let summaries = summaries(reports.iter().map(|(metrics, weight)| (metrics, *weight)));
-    tx.store_round_metrics(key, &summaries).await
+    tx.store_round_scalars(key, &summaries).await
 }
 
 /// Aggregating to Committed for an evaluation: stores the weighted means of its reports.
@@ -152,7 +152,7 @@ pub(crate) async fn commit_evaluation(services: &Services, key: RoundKey) -> Res
     }
     let summary = tx.evaluation_summary(key).await?;
     tx.store_evaluation(key, summary).await?;
-    store_metrics(&mut tx, key).await?;
+    store_scalars(&mut tx, key).await?;
     tx.record(Transition::of_round(key, Phase::Committed), now_ms).await?;
     tx.commit().await
 }
@@ -173,7 +173,7 @@ pub(crate) async fn commit_own_evaluation(
     let summary = EvaluationSummary { loss: Some(report.loss), accuracy: report.accuracy };
     tx.store_evaluation(key, summary).await?;
     tx.store_examples(key, report.examples).await?;
-    tx.store_round_metrics(key, &summaries([(&report.metrics, report.examples)])).await?;
+    tx.store_round_scalars(key, &summaries([(&report.metrics, report.examples)])).await?;
     if let Some(classes) = &report.classes {
         tx.store_class_counts(key, classes).await?;
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use tributary_protocol::metrics::Metrics;
 use tributary_protocol::plan::Algorithm;
+use tributary_protocol::scalars::Scalars;
 use tributary_protocol::seed::Seed;
 
 use super::super::batches::Batches;
@@ -178,7 +178,7 @@ impl<A: Accelerator> AcceleratedTrainer<A> {
             return Err(TrainError::Diverged.into());
         }
         let (examples, loss) = (self.examples.len() as u64, running.losses / running.steps as f64);
-        Ok(Trained { values, examples, steps: running.steps, loss, metrics: Metrics::new() })
+        Ok(Trained { values, examples, steps: running.steps, loss, metrics: Scalars::new() })
     }
 }
 

@@ -24,9 +24,9 @@ use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use tributary_protocol::layers::ModelSpec;
-use tributary_protocol::metrics::Metrics;
 use tributary_protocol::model::Model;
 use tributary_protocol::plan::Algorithm;
+use tributary_protocol::scalars::Scalars;
 
 use self::loss::loss_of;
 use self::optimizer::Stepper;
@@ -132,7 +132,7 @@ impl<N: Network> BurnTrainer<N> {
             return Err(TrainError::Diverged);
         }
         let (examples, loss) = (self.examples.len() as u64, losses / steps as f64);
-        Ok(Trained { values, examples, steps, loss, metrics: Metrics::new() })
+        Ok(Trained { values, examples, steps, loss, metrics: Scalars::new() })
     }
 
     /// The network of a training that goes on, with the optimiser where it was.

@@ -38,8 +38,8 @@ mod tests;
 
 use std::sync::Arc;
 
-use tributary_protocol::metrics::Metrics;
 use tributary_protocol::plan::Algorithm;
+use tributary_protocol::scalars::Scalars;
 
 use self::kernels::Level;
 use self::loss::loss;
@@ -132,7 +132,7 @@ impl LayerTrainer {
             return Err(TrainError::Diverged);
         }
         let (examples, loss) = (self.examples.len() as u64, losses / steps as f64);
-        Ok(Trained { values, examples, steps, loss, metrics: Metrics::new() })
+        Ok(Trained { values, examples, steps, loss, metrics: Scalars::new() })
     }
 
     fn evaluate_batches(

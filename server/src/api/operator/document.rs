@@ -4,8 +4,8 @@ use tributary_protocol::job_file::RoundPolicyChange;
 use tributary_protocol::operator::{
     Account, Assignment, AttributeName, AuditEntry, ChangeJob, ChangePassword, ChangeStanding, ClassStats, Client,
     ClientAssignment, ClientOrder, CreateAccount, CreateJob, CreatePopulation, CreateToken, CreatedToken, Curve, Event,
-    Job, JobDraft, Login, MetricCurve, ModelVersion, Node, Order, Outlook, Overview, PageQuery, Population, Round,
-    RoundDetail, RoundSort, ScheduledWork, Session, ShapeCount, SignInWays, SignedIn, StaleClient, System, TestSet,
+    Job, JobDraft, Login, ModelVersion, Node, Order, Outlook, Overview, PageQuery, Population, Round, RoundDetail,
+    RoundSort, ScalarCurve, ScheduledWork, Session, ShapeCount, SignInWays, SignedIn, StaleClient, System, TestSet,
     TestSetState, Token,
 };
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Role, Task};
@@ -15,11 +15,11 @@ use super::clients::{ClassesQuery, ClientsQuery, ShapesQuery};
 use super::draft::CreateQuery;
 use super::events::EventsQuery;
 use super::jobs::JobsQuery;
-use super::metrics::{Format, MetricsQuery};
 use super::oidc::CallbackQuery;
 use super::overview::OverviewQuery;
 use super::people::RevokeQuery;
 use super::rounds::{AssignmentsQuery, CurveQuery, RoundsQuery, TaskQuery};
+use super::table::{Format, MetricsQuery};
 use crate::api::openapi::{BYTES, Bearer, Call, Part, delete, get, patch, post, put};
 
 const TOML: &str = "application/toml";
@@ -183,7 +183,7 @@ fn rounds() -> Vec<Call> {
             .answers::<Outlook>(200, "The deadlines."),
         get("/jobs/{job}/metric-curves", "metricCurves", "The named scalars of a job over its rounds, thinned out.")
             .query::<CurveQuery>()
-            .list::<MetricCurve>("The curves, those of the most rounds first, at most 64."),
+            .list::<ScalarCurve>("The curves, those of the most rounds first, at most 64."),
         get("/jobs/{job}/stale-clients", "staleClients", "The clients of a buffered job whose updates are most stale.")
             .list::<StaleClient>("The stalest first, at most 20."),
         get("/jobs/{job}/shapes", "shapes", "What courses the sessions of the newest rounds took.")

@@ -10,7 +10,6 @@ mod feed;
 mod filing;
 mod jobs;
 mod login;
-mod metrics;
 mod oidc;
 mod outlook;
 mod overview;
@@ -19,6 +18,7 @@ mod rounds;
 mod schedules;
 mod stale;
 mod system;
+mod table;
 mod test_sets;
 
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs", get(jobs::list).post(jobs::create))
         .route("/jobs/{job}", get(jobs::show).patch(filing::change).delete(filing::delete))
         .route("/jobs/{job}/file", get(jobs::file))
-        .route("/jobs/{job}/metrics", get(metrics::export))
+        .route("/jobs/{job}/metrics", get(table::export))
         .route("/jobs/{job}/round-policy", patch(jobs::change_round_policy))
         .route("/jobs/{job}/pause", post(jobs::pause))
         .route("/jobs/{job}/resume", post(jobs::resume))
@@ -65,7 +65,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs/{job}/rounds", get(rounds::list))
         .route("/jobs/{job}/rounds/{number}", get(rounds::show))
         .route("/jobs/{job}/curve", get(rounds::curve))
-        .route("/jobs/{job}/metric-curves", get(rounds::metric_curves))
+        .route("/jobs/{job}/metric-curves", get(rounds::scalar_curves))
         .route("/jobs/{job}/outlook", get(outlook::show))
         .route("/jobs/{job}/stale-clients", get(stale::list))
         .route("/jobs/{job}/shapes", get(clients::shapes))

@@ -7,8 +7,8 @@ use axum::extract::State;
 use serde::Deserialize;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{
-    Assignment, Curve, MetricCurve, MetricSummary, Order, PAGE_ITEMS_MAX, Page, PageQuery, Round, RoundBuffer,
-    RoundDetail, RoundSort,
+    Assignment, Curve, Order, PAGE_ITEMS_MAX, Page, PageQuery, Round, RoundBuffer, RoundDetail, RoundSort, ScalarCurve,
+    ScalarSummary,
 };
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::db::{DbError, RoundFilter, RoundKey, RoundPlace, RoundRow, Tx};
 use crate::runtime::offload::blocking;
 use tributary_engine::story::{
-    RoundStory, adaptation, adapted_goal, curve as curve_of, explain, marks as marks_of, metric_curve, phases, what_if,
+    RoundStory, adaptation, adapted_goal, curve as curve_of, explain, marks as marks_of, phases, scalar_curve, what_if,
 };
 
 /// Points of a learning curve: the default and the limit.
@@ -32,7 +32,7 @@ const MARKS_MAX: u32 = 200;
 /// Points of the curve of a named scalar.
 const METRIC_POINTS_DEFAULT: u32 = 200;
 /// Named scalars whose curves are answered: those of the most rounds.
-const METRIC_CURVES_MAX: u32 = 64;
+const SCALAR_CURVES_MAX: u32 = 64;
 /// Rounds whose staleness is counted together: a buffer of one update says nothing by itself.
 const STALENESS_ROUNDS: u32 = 20;
 /// Pages of assignments that an explanation reads: enough for the largest cohort.
@@ -89,7 +89,7 @@ pub(super) async fn list(
     for row in rows {
         items.push(view(&app, &mut tx, row).await?);
     }
-    attach_metrics(&mut tx, job, &mut items).await?;
+    attach_scalars(&mut tx, job, &mut items).await?;
     Ok(Json(full_page(items, limit, |round: &Round| round.number.to_string())))
 }
 
@@ -108,7 +108,7 @@ async fn sorted(operator: &Operator<Views>, app: &App, job: JobId, query: &Round
     for (row, _) in rows {
         items.push(view(app, &mut tx, row).await?);
     }
-    attach_metrics(&mut tx, job, &mut items).await?;
+    attach_scalars(&mut tx, job, &mut items).await?;
     let next = end.map(|RoundPlace { place, number }| Place(place.to_bits().cast_signed(), number).to_string());
     Ok(Json(Page { items, next }))
 }
@@ -125,16 +125,16 @@ pub(super) async fn view(app: &App, tx: &mut Tx, row: RoundRow) -> Result<Round,
 }
 
 /// Adds the named scalars to rounds of one job and task, those of a list in any order.
-pub(super) async fn attach_metrics(tx: &mut Tx, job: JobId, rounds: &mut [Round]) -> Result<(), DbError> {
+pub(super) async fn attach_scalars(tx: &mut Tx, job: JobId, rounds: &mut [Round]) -> Result<(), DbError> {
     // A list of few rounds among many may span all of them.
     let numbers: Vec<u32> = rounds.iter().map(|round| round.number).collect();
     let (Some(first), Some(last)) = (numbers.iter().min(), numbers.iter().max()) else { return Ok(()) };
     let is_dense = last - first < 2 * PAGE_ITEMS_MAX;
-    let mut found: BTreeMap<(Task, u32), Vec<MetricSummary>> = BTreeMap::new();
+    let mut found: BTreeMap<(Task, u32), Vec<ScalarSummary>> = BTreeMap::new();
     let spans =
         if is_dense { vec![(*first, *last)] } else { numbers.iter().map(|number| (*number, *number)).collect() };
     for (from, to) in spans {
-        for (task, number, metric) in tx.round_metrics(job, from, to).await? {
+        for (task, number, metric) in tx.round_scalars(job, from, to).await? {
             found.entry((task, number)).or_default().push(metric);
         }
     }
@@ -189,10 +189,10 @@ pub(super) async fn show(
     };
     let is_pruned = row.pruned_at_ms.is_some();
     let mut round = view(&app, &mut tx, row).await?;
-    attach_metrics(&mut tx, job, std::slice::from_mut(&mut round)).await?;
+    attach_scalars(&mut tx, job, std::slice::from_mut(&mut round)).await?;
     let evaluation = match evaluation {
         Some(mut evaluation) => {
-            attach_metrics(&mut tx, job, std::slice::from_mut(&mut evaluation)).await?;
+            attach_scalars(&mut tx, job, std::slice::from_mut(&mut evaluation)).await?;
             Some(evaluation)
         }
         None => None,
@@ -309,12 +309,12 @@ pub(super) async fn curve(
     Ok(Json(curve.await))
 }
 
-pub(super) async fn metric_curves(
+pub(super) async fn scalar_curves(
     operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Path(id): Path<JobId>,
     Query(query): Query<CurveQuery>,
-) -> Answer<Json<Vec<MetricCurve>>> {
+) -> Answer<Json<Vec<ScalarCurve>>> {
     let points = query.points.unwrap_or(METRIC_POINTS_DEFAULT);
     if !(2..=CURVE_POINTS_MAX).contains(&points) {
         return Err(ApiError::new(ProblemType::Malformed, format!("points must be 2 to {CURVE_POINTS_MAX}")));
@@ -323,9 +323,9 @@ pub(super) async fn metric_curves(
     operator.job(&mut tx, id).await?;
     let mut curves = Vec::new();
     // One at a time, so that the points of only one are all in memory.
-    for (task, name) in tx.metric_names(id, METRIC_CURVES_MAX).await? {
-        let rows = tx.metric_points(id, task, &name).await?;
-        curves.extend(blocking(move || metric_curve(task, rows, points as usize)).await);
+    for (task, name) in tx.scalar_names(id, SCALAR_CURVES_MAX).await? {
+        let rows = tx.scalar_points(id, task, &name).await?;
+        curves.extend(blocking(move || scalar_curve(task, rows, points as usize)).await);
     }
     Ok(Json(curves))
 }

@@ -2,8 +2,8 @@
 
 use tributary_engine::round::Term;
 use tributary_protocol::device::Attributes;
-use tributary_protocol::metrics::Metrics;
 use tributary_protocol::operator::{Assignment, Round};
+use tributary_protocol::scalars::Scalars;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::AssignmentState;
 use tributary_protocol::traffic::Traffic;
@@ -148,7 +148,7 @@ pub(super) async fn assignments_are_listed_by_client_number(db: &Db) {
         explanation: None,
         weight: Some(10),
         loss: Some(0.5),
-        metrics: Metrics::new(),
+        metrics: Scalars::new(),
         accuracy: Some(0.75),
         work_ms: Some(12),
         update_norm: Some(0.5),

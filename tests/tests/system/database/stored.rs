@@ -8,8 +8,8 @@ use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId, Name, TokenId};
 use tributary_protocol::job_file::JobFile;
-use tributary_protocol::metrics::Metrics;
 use tributary_protocol::operator::Token;
+use tributary_protocol::scalars::Scalars;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{JobState, Role, Task, TokenKind};
 use tributary_protocol::traffic::Traffic;
@@ -152,7 +152,7 @@ pub(super) fn report(examples: u32, loss: f64, accuracy: Option<f64>) -> Report 
             loss: Some(loss),
             norm: Some(0.5),
             steps: 3,
-            metrics: Metrics::new(),
+            metrics: Scalars::new(),
         },
         accuracy,
         work_ms: 12,

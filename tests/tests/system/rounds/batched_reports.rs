@@ -9,7 +9,7 @@ use tributary_protocol::operator::{Engine, Job};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Phase};
 
-use super::metrics::{report, train_once};
+use super::scalars::{report, train_once};
 use crate::support::{Answer, Device, WEIGHTS, World, delta_file, evaluated_job, figures, postgres, within_reason};
 
 const STEP: [f32; WEIGHTS] = [0.5; WEIGHTS];

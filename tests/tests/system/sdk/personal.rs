@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::examples::{Column, CsvOptions, CsvTarget, Examples, Targets, read_csv};
 use tributary_client::{
-    AlwaysOn, EvaluateTask, Evaluated, FileStore, LayerTrainer, Metrics, Outcome, Store, TrainError, TrainTask,
+    AlwaysOn, EvaluateTask, Evaluated, FileStore, LayerTrainer, Outcome, Scalars, Store, TrainError, TrainTask,
     Trained, Trainer,
 };
 use tributary_protocol::body::{UnpackError, Unpacker};
 use tributary_protocol::id::JobId;
-use tributary_protocol::metrics::{PERSONALISED_ACCURACY, PERSONALISED_LOSS};
 use tributary_protocol::safetensors::model_from_bytes;
+use tributary_protocol::scalars::{PERSONALISED_ACCURACY, PERSONALISED_LOSS};
 use tributary_protocol::state::{JobState, Phase};
 
 use super::gate::{Gate, Way};
@@ -58,13 +58,13 @@ impl Trainer for Adds {
                 values[task.model.parameters().range(index)].iter_mut().for_each(|value| *value += 0.5);
             }
         }
-        Ok(Trained { values, examples: 10, steps: 1, loss: 0.25, metrics: Metrics::new() })
+        Ok(Trained { values, examples: 10, steps: 1, loss: 0.25, metrics: Scalars::new() })
     }
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
         let first = task.model.values()[0];
         let accuracy = Some(if first >= 1.0 { 0.75 } else { 0.25 });
-        Ok(Evaluated { examples: 10, loss: f64::from(first), accuracy, metrics: Metrics::new(), classes: None })
+        Ok(Evaluated { examples: 10, loss: f64::from(first), accuracy, metrics: Scalars::new(), classes: None })
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tributary_client::clock::Clock;
 use tributary_client::transport::{Request, TransportError};
 use tributary_client::{
-    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, MemoryStore, Metrics, Outcome, TrainError, TrainTask,
+    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, MemoryStore, Outcome, Scalars, TrainError, TrainTask,
     Trained, Trainer,
 };
 use tributary_protocol::id::ClientId;
@@ -193,7 +193,7 @@ impl Trainer for Learner {
         for (index, value) in values.iter_mut().enumerate().skip(WEIGHTS) {
             *value += step(task.seed) * noise(index);
         }
-        Ok(Trained { values, examples: weight(self.client), steps: 1, loss: 0.25, metrics: Metrics::new() })
+        Ok(Trained { values, examples: weight(self.client), steps: 1, loss: 0.25, metrics: Scalars::new() })
     }
 
     fn evaluate(&mut self, _: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
@@ -204,7 +204,7 @@ impl Trainer for Learner {
             examples: weight(self.client),
             loss: 0.5,
             accuracy: Some(0.75),
-            metrics: Metrics::new(),
+            metrics: Scalars::new(),
             classes: None,
         })
     }

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::testing::{job, round};
     use tributary_protocol::classes::ClassTotals;
-    use tributary_protocol::operator::MetricSummary;
+    use tributary_protocol::operator::ScalarSummary;
     use tributary_protocol::state::{AbandonReason, Phase};
 
     fn news(ended: Vec<Round>) -> News {
@@ -104,7 +104,7 @@ mod tests {
         let mut measured = round(Task::Evaluate, 1, Phase::Committed);
         (measured.loss, measured.accuracy) = (Some(0.5), Some(0.75));
         let name = "auc".parse().unwrap();
-        let auc = MetricSummary { name, reports: 2, mean: 0.8, min: 0.1, p10: 0.2, p50: 0.7, p90: 0.9, max: 1.0 };
+        let auc = ScalarSummary { name, reports: 2, mean: 0.8, min: 0.1, p10: 0.2, p50: 0.7, p90: 0.9, max: 1.0 };
         measured.metrics = vec![auc];
         measured.classes = Some(ClassTotals { examples: vec![4, 2], right: vec![3, 2] });
         table.take(&news(vec![measured])).unwrap();

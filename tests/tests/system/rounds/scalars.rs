@@ -3,9 +3,9 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use tributary_client::{
-    AlwaysOn, ClassCounts, EvaluateTask, Evaluated, Metrics, Outcome, TrainError, TrainTask, Trained, Trainer,
+    AlwaysOn, ClassCounts, EvaluateTask, Evaluated, Outcome, Scalars, TrainError, TrainTask, Trained, Trainer,
 };
-use tributary_protocol::operator::{Job, MetricCurve, RoundDetail};
+use tributary_protocol::operator::{Job, RoundDetail, ScalarCurve};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{JobState, Phase, Task};
 
@@ -38,14 +38,14 @@ impl Trainer for Measures {
     }
 
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
-        let metrics = Metrics::new().with("grad-norm", 0.125).unwrap().with("f1.macro_avg", 1e-9).unwrap();
+        let metrics = Scalars::new().with("grad-norm", 0.125).unwrap().with("f1.macro_avg", 1e-9).unwrap();
         Ok(Trained { metrics, ..self.0.train(task, should_stop)? })
     }
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
         let mut counts = ClassCounts::of_classes(2).unwrap();
         (0..8).for_each(|index| counts.count(index % 2, if index < 6 { index % 2 } else { 0 }));
-        let metrics = Metrics::new().with("auc", 0.75).unwrap();
+        let metrics = Scalars::new().with("auc", 0.75).unwrap();
         let accuracy = Some(7.0 / 8.0);
         Ok(Evaluated { examples: 8, accuracy, metrics, classes: Some(counts), ..self.0.evaluate(task, should_stop)? })
     }
@@ -121,7 +121,7 @@ async fn metrics_are_weighted_by_examples_with_their_quantiles_over_clients() {
     assert_eq!(detail.classes, Some(ClassCounts::Confusion { classes: 2, counts: vec![5, 16, 0, 19] }));
     assert_eq!(round.classes.unwrap().examples, [21, 19]);
 
-    let curves: Vec<MetricCurve> = world.look(&format!("/jobs/{}/metric-curves", job.head.id)).await.ok();
+    let curves: Vec<ScalarCurve> = world.look(&format!("/jobs/{}/metric-curves", job.head.id)).await.ok();
     let listed: Vec<_> = curves.iter().map(|curve| (curve.name.as_str(), curve.task, curve.points.len())).collect();
     assert_eq!(listed, [("auc", Task::Evaluate, 1), ("f1", Task::Evaluate, 1)]);
     assert_eq!(curves[0].points[0].summary, *auc);

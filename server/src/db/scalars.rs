@@ -2,8 +2,8 @@
 
 use tributary_protocol::classes::{ClassCounts, ClassTotals};
 use tributary_protocol::id::JobId;
-use tributary_protocol::metrics::{MetricName, Metrics};
-use tributary_protocol::operator::{MetricPoint, MetricSummary};
+use tributary_protocol::operator::{ScalarPoint, ScalarSummary};
+use tributary_protocol::scalars::{ScalarName, Scalars};
 use tributary_protocol::state::Task;
 
 use super::tx::{Json, Text, execute, fetch, stored};
@@ -18,7 +18,7 @@ struct ReportRow {
     #[sqlx(try_from = "i64")]
     weight: u64,
     #[sqlx(try_from = "String")]
-    metrics: Json<Metrics>,
+    metrics: Json<Scalars>,
 }
 
 #[derive(sqlx::FromRow)]
@@ -28,7 +28,7 @@ struct SummaryRow {
     #[sqlx(try_from = "i64")]
     round: u32,
     #[sqlx(try_from = "String")]
-    name: MetricName,
+    name: ScalarName,
     #[sqlx(try_from = "i64")]
     reports: u32,
     mean: f64,
@@ -48,7 +48,7 @@ macro_rules! summary_columns {
     };
 }
 
-impl From<SummaryRow> for MetricSummary {
+impl From<SummaryRow> for ScalarSummary {
     fn from(row: SummaryRow) -> Self {
         Self {
             name: row.name,
@@ -65,7 +65,7 @@ impl From<SummaryRow> for MetricSummary {
 
 impl Tx {
     /// The named scalars of a round's accepted reports, each with its weight.
-    pub async fn reported_metrics(&mut self, key: RoundKey) -> Result<Vec<(Metrics, u64)>, DbError> {
+    pub async fn reported_scalars(&mut self, key: RoundKey) -> Result<Vec<(Scalars, u64)>, DbError> {
         let sql = "select id, weight, metrics from assignments where job = $1 and task = $2 and round = $3 \
                    and state = 'reported' and metrics is not null and weight is not null and id > $4 \
                    order by id limit $5";
@@ -86,7 +86,7 @@ impl Tx {
     }
 
     /// Stores the named scalars of a round.
-    pub async fn store_round_metrics(&mut self, key: RoundKey, metrics: &[MetricSummary]) -> Result<(), DbError> {
+    pub async fn store_round_scalars(&mut self, key: RoundKey, metrics: &[ScalarSummary]) -> Result<(), DbError> {
         let sql = "insert into round_metrics (job, task, round, name, reports, mean, minimum, p10, p50, p90, maximum) \
                    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
         for metric in metrics {
@@ -110,12 +110,12 @@ impl Tx {
     }
 
     /// The named scalars of a job's rounds from number `from` to `to`, of both tasks, by name.
-    pub async fn round_metrics(
+    pub async fn round_scalars(
         &mut self,
         job: JobId,
         from: u32,
         to: u32,
-    ) -> Result<Vec<(Task, u32, MetricSummary)>, DbError> {
+    ) -> Result<Vec<(Task, u32, ScalarSummary)>, DbError> {
         let sql = concat!(
             "select ",
             summary_columns!(),
@@ -126,13 +126,13 @@ impl Tx {
     }
 
     /// Tasks and names of a job's named scalars, those of the most rounds first.
-    pub async fn metric_names(&mut self, job: JobId, limit: u32) -> Result<Vec<(Task, MetricName)>, DbError> {
+    pub async fn scalar_names(&mut self, job: JobId, limit: u32) -> Result<Vec<(Task, ScalarName)>, DbError> {
         #[derive(sqlx::FromRow)]
         struct Row {
             #[sqlx(try_from = "String")]
             task: Task,
             #[sqlx(try_from = "String")]
-            name: MetricName,
+            name: ScalarName,
         }
         let sql = "select task, name from round_metrics where job = $1 group by task, name \
                    order by count(*) desc, task, name limit $2";
@@ -141,19 +141,19 @@ impl Tx {
     }
 
     /// A named scalar in each round that has it, in order.
-    pub async fn metric_points(
+    pub async fn scalar_points(
         &mut self,
         job: JobId,
         task: Task,
-        name: &MetricName,
-    ) -> Result<Vec<MetricPoint>, DbError> {
+        name: &ScalarName,
+    ) -> Result<Vec<ScalarPoint>, DbError> {
         let sql = concat!(
             "select ",
             summary_columns!(),
             " where m.job = $1 and m.task = $2 and m.name = $3 order by m.round"
         );
         let rows = fetch!(self, SummaryRow, fetch_all, sql, job.to_string(), task.as_str(), name.as_str());
-        let point = |row: SummaryRow| MetricPoint {
+        let point = |row: SummaryRow| ScalarPoint {
             round: row.round,
             at_ms: row.ended_at_ms.unwrap_or_default(),
             summary: row.into(),
@@ -162,7 +162,7 @@ impl Tx {
     }
 
     /// Mean of a named scalar in the newest evaluation of a job; none where its reports do not have it.
-    pub async fn latest_metric(&mut self, job: JobId, name: &MetricName) -> Result<Option<f64>, DbError> {
+    pub async fn latest_scalar(&mut self, job: JobId, name: &ScalarName) -> Result<Option<f64>, DbError> {
         let sql = "select m.mean from rounds r left join round_metrics m on m.job = r.job and m.task = r.task \
                    and m.round = r.number and m.name = $2 where r.job = $1 and r.task = 'evaluate' \
                    and r.phase = 'committed' order by r.number desc limit 1";

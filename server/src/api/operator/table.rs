@@ -9,10 +9,10 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use tributary_protocol::id::JobId;
-use tributary_protocol::operator::{MetricsOf, PAGE_ITEMS_MAX, Round, RoundTable};
+use tributary_protocol::operator::{PAGE_ITEMS_MAX, Round, RoundTable, ScalarsOf};
 use tributary_protocol::state::Task;
 
-use super::rounds::{attach_metrics, view};
+use super::rounds::{attach_scalars, view};
 use crate::api::auth::{Operator, Views};
 use crate::api::extract::{Path, Query};
 use crate::api::problem::Answer;
@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::db::{DbError, RoundFilter, Tx};
 
 /// Named scalars with columns of their own in the CSV form: those of the most rounds.
-const METRIC_COLUMNS_MAX: u32 = 64;
+const SCALAR_COLUMNS_MAX: u32 = 64;
 
 /// Which form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
@@ -93,7 +93,7 @@ async fn part(
     for row in rows {
         rounds.push(view(app, &mut tx, row).await?);
     }
-    attach_metrics(&mut tx, job, &mut rounds).await?;
+    attach_scalars(&mut tx, job, &mut rounds).await?;
     for (index, round) in rounds.into_iter().enumerate() {
         match format {
             Format::Json => {
@@ -112,10 +112,10 @@ fn written(round: &Round, text: Result<String, serde_json::Error>) -> Result<Str
 
 /// The table of a job's rounds with this task.
 async fn table(tx: &mut Tx, job: JobId, task: Task) -> Result<RoundTable, DbError> {
-    let found = tx.metric_names(job, METRIC_COLUMNS_MAX).await?;
+    let found = tx.scalar_names(job, SCALAR_COLUMNS_MAX).await?;
     Ok(RoundTable::new(found.into_iter().filter_map(|(of, name)| match (task, of) {
-        _ if task == of => Some((MetricsOf::Round, name)),
-        (Task::Train, Task::Evaluate) => Some((MetricsOf::Evaluation, name)),
+        _ if task == of => Some((ScalarsOf::Round, name)),
+        (Task::Train, Task::Evaluate) => Some((ScalarsOf::Evaluation, name)),
         _ => None,
     })))
 }

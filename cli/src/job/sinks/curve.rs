@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::testing::round;
     use tributary_protocol::classes::ClassTotals;
-    use tributary_protocol::operator::MetricSummary;
+    use tributary_protocol::operator::ScalarSummary;
 
     #[test]
     fn a_training_round_and_its_evaluation_have_curves_of_their_own() {
@@ -100,7 +100,7 @@ mod tests {
     fn metrics_and_classes_have_curves_of_their_own() {
         let mut evaluation = round(Task::Evaluate, 3, Phase::Committed);
         let name = "auc".parse().unwrap();
-        let auc = MetricSummary { name, reports: 2, mean: 0.8, min: 0.1, p10: 0.2, p50: 0.7, p90: 0.9, max: 1.0 };
+        let auc = ScalarSummary { name, reports: 2, mean: 0.8, min: 0.1, p10: 0.2, p50: 0.7, p90: 0.9, max: 1.0 };
         evaluation.metrics = vec![auc];
         evaluation.classes = Some(ClassTotals { examples: vec![4, 0, 2], right: vec![3, 0, 2] });
         let points = points(&evaluation);

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use tributary_protocol::metrics::{METRICS_MAX, MetricName, Metrics};
-use tributary_protocol::operator::MetricSummary;
+use tributary_protocol::operator::ScalarSummary;
+use tributary_protocol::scalars::{SCALARS_MAX, ScalarName, Scalars};
 
 /// The mean of each metric, weighted by examples, and its quantiles over clients, by name.
 ///
 /// The result does not depend on the order of the reports. Clients choose the names, so a round keeps the
-/// [`METRICS_MAX`] metrics that the most clients report: a few clients cannot displace the others' metrics.
+/// [`SCALARS_MAX`] metrics that the most clients report: a few clients cannot displace the others' metrics.
 #[must_use]
-pub fn summaries<'a>(reports: impl IntoIterator<Item = (&'a Metrics, u64)>) -> Vec<MetricSummary> {
-    let mut values: BTreeMap<&MetricName, Vec<(f64, u64)>> = BTreeMap::new();
+pub fn summaries<'a>(reports: impl IntoIterator<Item = (&'a Scalars, u64)>) -> Vec<ScalarSummary> {
+    let mut values: BTreeMap<&ScalarName, Vec<(f64, u64)>> = BTreeMap::new();
     for (metrics, weight) in reports {
         for (name, value) in metrics.iter() {
             values.entry(name).or_default().push((value, weight));
@@ -19,19 +19,19 @@ pub fn summaries<'a>(reports: impl IntoIterator<Item = (&'a Metrics, u64)>) -> V
     }
     let mut summaries: Vec<_> = values.into_iter().map(|(name, values)| summary(name, values)).collect();
     summaries.sort_by(|a, b| b.reports.cmp(&a.reports).then_with(|| a.name.cmp(&b.name)));
-    summaries.truncate(METRICS_MAX);
+    summaries.truncate(SCALARS_MAX);
     summaries.sort_by(|a, b| a.name.cmp(&b.name));
     summaries
 }
 
 /// `values` are those of at least one client, with its examples.
-fn summary(name: &MetricName, mut values: Vec<(f64, u64)>) -> MetricSummary {
+fn summary(name: &ScalarName, mut values: Vec<(f64, u64)>) -> ScalarSummary {
     // The order of additions is fixed, so the rounding does not depend on the order of the reports.
     values.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let weight: f64 = values.iter().map(|(_, weight)| *weight as f64).sum();
     let sum: f64 = values.iter().map(|(value, weight)| value * *weight as f64).sum();
     let at = |percent: usize| values[(values.len() * percent).div_ceil(100).max(1) - 1].0;
-    MetricSummary {
+    ScalarSummary {
         name: name.clone(),
         reports: u32::try_from(values.len()).unwrap_or(u32::MAX),
         mean: sum / weight.max(1.0),
@@ -47,11 +47,11 @@ fn summary(name: &MetricName, mut values: Vec<(f64, u64)>) -> MetricSummary {
 mod tests {
     use super::*;
 
-    fn report(values: &[(&str, f64)]) -> Metrics {
-        values.iter().fold(Metrics::new(), |metrics, (name, value)| metrics.with(name, *value).unwrap())
+    fn report(values: &[(&str, f64)]) -> Scalars {
+        values.iter().fold(Scalars::new(), |metrics, (name, value)| metrics.with(name, *value).unwrap())
     }
 
-    fn of(reports: &[(Metrics, u64)]) -> Vec<MetricSummary> {
+    fn of(reports: &[(Scalars, u64)]) -> Vec<ScalarSummary> {
         summaries(reports.iter().map(|(metrics, weight)| (metrics, *weight)))
     }
 
@@ -73,13 +73,13 @@ mod tests {
     #[test]
     fn names_of_few_clients_do_not_displace_those_of_many() {
         let flood = |client: u32| {
-            let names: Vec<String> = (0..METRICS_MAX).map(|index| format!("a{client}-{index}")).collect();
+            let names: Vec<String> = (0..SCALARS_MAX).map(|index| format!("a{client}-{index}")).collect();
             report(&names.iter().map(|name| (name.as_str(), 1.0)).collect::<Vec<_>>())
         };
         let mut reports = vec![(flood(1), 1), (flood(2), 1)];
         reports.extend([(report(&[("zeta", 1.0)]), 1), (report(&[("zeta", 2.0)]), 1)]);
         let summaries = of(&reports);
-        assert_eq!(summaries.len(), METRICS_MAX);
+        assert_eq!(summaries.len(), SCALARS_MAX);
         assert_eq!(summaries.last().map(|metric| (metric.name.as_str(), metric.mean)), Some(("zeta", 1.5)));
     }
 }
