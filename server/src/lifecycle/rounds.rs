@@ -116,45 +116,30 @@ pub(crate) async fn commit(
     statistics: &RoundStatistics,
 ) -> Result<bool, BlobError> {
     let now_ms = version.row.created_at_ms;
-    let mut tx = services.db.begin().await?;
-    tx.lock_job(key.job).await?;
-    if !tx.commit_round(key, now_ms).await? {
-        return Ok(false);
-    }
-    version.store(&mut tx, key.job, services.clock.now_ms()).await?;
-    tx.store_statistics(key, statistics).await?;
-    store_scalars(&mut tx, key).await?;
-    let mut objects = tx.delete_updates(key).await?;
-    // The next round starts from the new version's companions; no round starts from an older version again.
-    if let Some(former) = version.row.version.checked_sub(1) {
-        objects.extend(tx.delete_companions(key.job, former).await?);
-    }
-    tx.record(Transition::of_round(key, Phase::Committed), now_ms).await?;
-    tx.commit().await?;
+    let committed = commit_with(services, key, now_ms, async |tx| {
+        version.store(tx, key.job, services.clock.now_ms()).await?;
+        tx.store_statistics(key, statistics).await?;
+        store_scalars(tx, key).await?;
+        let mut objects = tx.delete_updates(key).await?;
+        // The next round starts from the new version's companions; no round starts from an older version again.
+        if let Some(former) = version.row.version.checked_sub(1) {
+            objects.extend(tx.delete_companions(key.job, former).await?);
+        }
+        Ok::<_, BlobError>(objects)
+    });
+    let Some(objects) = committed.await? else { return Ok(false) };
     delete_bodies(services, objects).await;
     Ok(true)
 }
 
-/// Stores what the named scalars of a round's reports come to.
-async fn store_scalars(tx: &mut Tx, key: RoundKey) -> Result<(), DbError> {
-    let reports = tx.reported_scalars(key).await?;
-    let summaries = summaries(reports.iter().map(|(metrics, weight)| (metrics, *weight)));
-    tx.store_round_scalars(key, &summaries).await
-}
-
 /// Aggregating to Committed for an evaluation: stores the weighted means of its reports.
 pub(crate) async fn commit_evaluation(services: &Services, key: RoundKey) -> Result<(), DbError> {
-    let now_ms = services.clock.now_ms();
-    let mut tx = services.db.begin().await?;
-    tx.lock_job(key.job).await?;
-    if !tx.commit_round(key, now_ms).await? {
-        return Ok(());
-    }
-    let summary = tx.evaluation_summary(key).await?;
-    tx.store_evaluation(key, summary).await?;
-    store_scalars(&mut tx, key).await?;
-    tx.record(Transition::of_round(key, Phase::Committed), now_ms).await?;
-    tx.commit().await
+    let committed = commit_with(services, key, services.clock.now_ms(), async |tx| {
+        let summary = tx.evaluation_summary(key).await?;
+        tx.store_evaluation(key, summary).await?;
+        store_scalars(tx, key).await
+    });
+    committed.await.map(drop)
 }
 
 /// Aggregating to Committed for an evaluation on the coordinator: stores its report. Nothing happens when another
@@ -164,21 +149,42 @@ pub(crate) async fn commit_own_evaluation(
     key: RoundKey,
     report: &EvaluationReport,
 ) -> Result<(), DbError> {
-    let now_ms = services.clock.now_ms();
+    let committed = commit_with(services, key, services.clock.now_ms(), async |tx| {
+        let summary = EvaluationSummary { loss: Some(report.loss), accuracy: report.accuracy };
+        tx.store_evaluation(key, summary).await?;
+        tx.store_examples(key, report.examples).await?;
+        tx.store_round_scalars(key, &summaries([(&report.metrics, report.examples)])).await?;
+        match &report.classes {
+            Some(classes) => tx.store_class_counts(key, classes).await,
+            None => Ok(()),
+        }
+    });
+    committed.await.map(drop)
+}
+
+/// Aggregating to Committed, with what `store` keeps of the result. None when another driver was faster.
+async fn commit_with<T, E: From<DbError>>(
+    services: &Services,
+    key: RoundKey,
+    now_ms: i64,
+    store: impl AsyncFnOnce(&mut Tx) -> Result<T, E>,
+) -> Result<Option<T>, E> {
     let mut tx = services.db.begin().await?;
     tx.lock_job(key.job).await?;
     if !tx.commit_round(key, now_ms).await? {
-        return Ok(());
+        return Ok(None);
     }
-    let summary = EvaluationSummary { loss: Some(report.loss), accuracy: report.accuracy };
-    tx.store_evaluation(key, summary).await?;
-    tx.store_examples(key, report.examples).await?;
-    tx.store_round_scalars(key, &summaries([(&report.metrics, report.examples)])).await?;
-    if let Some(classes) = &report.classes {
-        tx.store_class_counts(key, classes).await?;
-    }
+    let stored = store(&mut tx).await?;
     tx.record(Transition::of_round(key, Phase::Committed), now_ms).await?;
-    tx.commit().await
+    tx.commit().await?;
+    Ok(Some(stored))
+}
+
+/// Stores what the named scalars of a round's reports come to.
+async fn store_scalars(tx: &mut Tx, key: RoundKey) -> Result<(), DbError> {
+    let reports = tx.reported_scalars(key).await?;
+    let summaries = summaries(reports.iter().map(|(scalars, weight)| (scalars, *weight)));
+    tx.store_round_scalars(key, &summaries).await
 }
 
 /// Any open phase to Abandoned: the model is unchanged, and the round's updates are deleted.
