@@ -73,7 +73,7 @@ fn imports_that_are_added_on_purpose_are_named() {
     changed.put_line("server/src/lifecycle/rounds.rs", "fn planted() -> axum::response::Response {}");
     changed.put_line(
         "server/src/api/problem.rs",
-        "use tributary_engine::{round, story}; fn planted() { round::next_step() }",
+        "use tributary_engine::{round, story}; fn planted() { round::decide() }",
     );
     changed.put("server/src/plan.rs", "");
     changed.put_line("server/src/lib.rs", "mod plan;");
@@ -91,7 +91,7 @@ fn imports_that_are_added_on_purpose_are_named() {
         &[
             "server/src/api/mod.rs:1 -> sqlx::Row: every query is a method of db/",
             "server/src/lifecycle/rounds.rs:1 -> axum::response::Response: only the API speaks HTTP",
-            "server/src/api/problem.rs:1 -> tributary_engine::round::next_step: the driver asks the rules",
+            "server/src/api/problem.rs:1 -> tributary_engine::round::decide: the driver asks the rules",
         ],
     );
 }

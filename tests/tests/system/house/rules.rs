@@ -152,11 +152,7 @@ const RESERVED: &[Reserved] = &[
     },
     Reserved {
         package: "server",
-        paths: &[
-            "tributary_engine::round::choose_cohort",
-            "tributary_engine::round::next_round",
-            "tributary_engine::round::next_step",
-        ],
+        paths: &["tributary_engine::round::decide", "tributary_engine::round::opening"],
         files: &["driver/"],
         reason: "the driver asks the rules what happens next, and nobody else",
     },
