@@ -15,7 +15,7 @@ use crate::{demo, serve};
 #[derive(Debug, Subcommand)]
 pub(crate) enum CoordinatorCommand {
     /// Starts a coordinator and clients on this machine and trains a model on real data, to show how it works.
-    Demo(DemoArgs),
+    Demo(Box<DemoArgs>),
     /// Runs a coordinator until Ctrl-C or SIGTERM.
     Serve(Box<ServeArgs>),
     /// Writes a copy of a SQLite database to a file, also while a coordinator serves it.

@@ -13,7 +13,7 @@
 //! | [`services`], [`specs`] | services that every room below receives |
 //! | [`notify`] | notifications of a webhook |
 //! | [`cluster`] | several coordinators on one database: leases, notifications |
-//! | [`fleet`] | clients at this coordinator: lobby, seats, downloads |
+//! | [`fleet`] | clients that wait at this coordinator: lobby, seats, pace |
 //! | `lifecycle` | the only place where a phase or a state changes |
 //! | [`updates`] | the way in: from an update's first byte to its round's sum |
 //! | [`models`] | the way out: from a sum to the next version and its files |

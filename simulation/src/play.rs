@@ -139,15 +139,20 @@ impl Simulation {
         }
         // One event at a time: the round may close with it.
         match self.events.pop() {
-            Some(Reverse((_, _, Event::Finishes { client, began_at_ms }))) => {
-                // The work may have expired, and the client may be at other work.
-                if self.job.works.get(&client).is_some_and(|work| work.began_at_ms == began_at_ms) {
-                    self.job.report(&mut self.learner, client, self.now_ms)?;
-                    self.waits(client);
-                }
+            Some(Reverse((_, _, Event::Finishes { client, began_at_ms }))) => self.finishes(client, began_at_ms),
+            Some(Reverse((_, _, Event::Returns { client }))) => {
+                self.waits(client);
+                Ok(())
             }
-            Some(Reverse((_, _, Event::Returns { client }))) => self.waits(client),
-            None => {}
+            None => Ok(()),
+        }
+    }
+
+    /// A client reports, unless its work has expired and it may be at other work.
+    fn finishes(&mut self, client: usize, began_at_ms: i64) -> Result<(), SimulationError> {
+        if self.job.works.get(&client).is_some_and(|work| work.began_at_ms == began_at_ms) {
+            self.job.report(&mut self.learner, client, self.now_ms)?;
+            self.waits(client);
         }
         Ok(())
     }

@@ -181,7 +181,7 @@ pub(super) async fn file_response(
     let first = rest.try_next().await?.unwrap_or_default();
     let raw_length = file.raw_of(length);
     if let Some(client) = receiver.filter(|_| length > 0) {
-        app.fleet.downloads.count(&app.db, client, length, raw_length).await?;
+        app.db.download_begins(client, length, raw_length).await?;
     }
     let is_last = wanted.end == file.bytes;
     let mut counting = Counting { app: Arc::clone(app), receiver, left: length, length, raw_length, is_last };
@@ -223,9 +223,9 @@ impl Drop for Counting {
         if self.left > 0 {
             let raw_left = u128::from(self.left) * u128::from(self.raw_length) / u128::from(self.length);
             let raw_left = u64::try_from(raw_left).unwrap_or(u64::MAX);
-            self.app.fleet.downloads.uncount(&self.app.db, client, self.left, raw_left);
+            self.app.db.download_breaks_off(client, self.left, raw_left);
         } else if self.is_last {
-            self.app.fleet.downloads.ended(&self.app.db, client, self.app.clock.now_ms());
+            self.app.db.download_ended(client, self.app.clock.now_ms());
         }
     }
 }

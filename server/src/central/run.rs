@@ -16,7 +16,6 @@ use super::test_set::{TestSetError, TestSetReader};
 use crate::blob::{BlobError, model_key};
 use crate::db::{DbError, RoundKey, TestSetRow};
 use crate::evaluator::{Evaluator, EvaluatorError, EvaluatorTask, TestExamples};
-use crate::fleet::downloads::Downloads;
 use crate::lifecycle::rounds;
 use crate::runtime::lock::Locked;
 use crate::runtime::offload::in_background;
@@ -44,7 +43,6 @@ impl Default for Evaluations {
 #[derive(Debug)]
 pub(crate) struct Due {
     pub(crate) services: Services,
-    pub(crate) downloads: Arc<Downloads>,
     pub(crate) spec: Arc<JobSpec>,
     pub(crate) round: RoundKey,
     pub(crate) version: u32,
@@ -120,7 +118,7 @@ impl Evaluations {
             }
             Err(error) if error.is_lasting() => {
                 tracing::error!(%error, version = due.version, "the model could not be evaluated");
-                rounds::abandon(services, &due.downloads, due.round, AbandonReason::Fault).await
+                rounds::abandon(services, due.round, AbandonReason::Fault).await
             }
             Err(error) => {
                 tracing::warn!(%error, version = due.version, "the evaluation is tried again");

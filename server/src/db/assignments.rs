@@ -223,6 +223,9 @@ impl Tx {
     /// [`DbError::Duplicate`] when a client has an open assignment, or is in the cohort of this round already. Then the
     /// transaction is of no more use.
     pub async fn insert_assignments(&mut self, assignments: &[NewAssignment], now_ms: i64) -> Result<(), DbError> {
+        for assignment in assignments {
+            self.forgets_downloads(assignment.client);
+        }
         let sql = "insert into assignments (id, job, task, round, client, state, assigned_at_ms, base_version, \
                    deadline_at_ms, seed) ";
         insert_all!(self, sql, assignments, |values, assignment| {

@@ -12,11 +12,12 @@ use tokio::time::Instant;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::operator::{DbLatency, Engine};
 
+use super::changes::Followers;
+use super::downloads::Downloads;
 use super::file::DbFile;
 use super::log_sync::LogSync;
 #[cfg(feature = "postgres")]
 use super::postgres;
-use super::recent::RecentClients;
 use super::sqlite::{Connections, SqliteTx};
 use super::watched::Watched;
 use super::{DbError, KnownClient, Tx};
@@ -67,7 +68,7 @@ pub enum Db {
         file: Arc<DbFile>,
         /// Makes commits durable, several at once.
         sync: Arc<LogSync>,
-        recent: Arc<RecentClients>,
+        followers: Followers,
         /// Receives times and failures.
         metrics: Arc<Metrics>,
     },
@@ -75,6 +76,7 @@ pub enum Db {
     #[cfg(feature = "postgres")]
     Postgres {
         pool: sqlx_postgres::PgPool,
+        followers: Followers,
         /// Receives times and failures.
         metrics: Arc<Metrics>,
     },
@@ -98,7 +100,8 @@ impl Db {
             {
                 let pool = postgres::open(url, ACQUIRE_TIMEOUT).await?;
                 MIGRATIONS.run(&pool).await?;
-                return Ok(Self::Postgres { pool, metrics });
+                let followers = Followers { recent: None, downloads: Arc::default() };
+                return Ok(Self::Postgres { pool, followers, metrics });
             }
             #[cfg(not(feature = "postgres"))]
             return Err(DbError::NotBuilt);
@@ -150,7 +153,7 @@ impl Db {
             writer,
             file: Arc::new(file),
             sync: Arc::new(sync),
-            recent: Arc::default(),
+            followers: Followers { recent: Some(Arc::default()), downloads: Arc::default() },
             metrics,
         })
     }
@@ -172,17 +175,16 @@ impl Db {
         let began = Instant::now();
         let (stopwatch, operation) = (Stopwatch::start(), DbOperation::BeginWrite);
         let tx = match self {
-            Self::Sqlite { writer, file, sync, recent, metrics, .. } => {
+            Self::Sqlite { writer, file, sync, followers, metrics, .. } => {
                 file.check()?;
                 let begun = writer.acquire().await;
-                let tx =
-                    Watched::begun(begun, operation, stopwatch, metrics)?.followed_by(Arc::clone(recent) as Arc<_>);
+                let tx = Watched::begun(begun, operation, stopwatch, metrics)?.followed_by(followers);
                 Tx::Sqlite(if is_durable { tx.synced_by(sync) } else { tx })
             }
             #[cfg(feature = "postgres")]
-            Self::Postgres { pool, metrics } => {
+            Self::Postgres { pool, followers, metrics } => {
                 let begun = postgres::begun(pool, postgres::BEGIN_WRITING).await;
-                Tx::Postgres(Watched::begun(begun, operation, stopwatch, metrics)?)
+                Tx::Postgres(Watched::begun(begun, operation, stopwatch, metrics)?.followed_by(followers))
             }
         };
         WRITES.took(began.elapsed());
@@ -200,7 +202,7 @@ impl Db {
                 Tx::Sqlite(Watched::begun(readers.acquire().await, operation, stopwatch, metrics)?)
             }
             #[cfg(feature = "postgres")]
-            Self::Postgres { pool, metrics } => {
+            Self::Postgres { pool, metrics, .. } => {
                 let begun = postgres::begun(pool, postgres::BEGIN_READING).await;
                 Tx::Postgres(Watched::begun(begun, operation, stopwatch, metrics)?)
             }
@@ -221,7 +223,7 @@ impl Db {
                 Tx::Sqlite(Watched::begun(connection, operation, stopwatch, metrics)?)
             }
             #[cfg(feature = "postgres")]
-            Self::Postgres { pool, metrics } => {
+            Self::Postgres { pool, metrics, .. } => {
                 let connection = pool.acquire().await.map(postgres::PostgresTx::Single);
                 Tx::Postgres(Watched::begun(connection, operation, stopwatch, metrics)?)
             }
@@ -232,10 +234,8 @@ impl Db {
 
     /// The client with this hash of its secret, or of its next secret. One that authenticated lately takes no query.
     pub async fn client_by_secret(&self, secret: &Sha256Hash) -> Result<Option<Arc<KnownClient>>, DbError> {
-        let recent = match self {
-            Self::Sqlite { recent, .. } => recent,
-            #[cfg(feature = "postgres")]
-            Self::Postgres { .. } => return Ok(self.look().await?.client_by_secret(secret).await?.map(Arc::new)),
+        let Some(recent) = &self.followers().recent else {
+            return Ok(self.look().await?.client_by_secret(secret).await?.map(Arc::new));
         };
         let began = match recent.find(secret) {
             Ok(known) => return Ok(Some(known)),
@@ -263,6 +263,23 @@ impl Db {
             Self::Sqlite { .. } => Engine::Sqlite,
             #[cfg(feature = "postgres")]
             Self::Postgres { .. } => Engine::Postgres,
+        }
+    }
+
+    /// Whether no other coordinator serves this database.
+    pub(super) fn is_alone(&self) -> bool {
+        matches!(self, Self::Sqlite { .. })
+    }
+
+    pub(super) fn downloads(&self) -> &Downloads {
+        &self.followers().downloads
+    }
+
+    fn followers(&self) -> &Followers {
+        match self {
+            Self::Sqlite { followers, .. } => followers,
+            #[cfg(feature = "postgres")]
+            Self::Postgres { followers, .. } => followers,
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::ClientId;
 
-use super::changes::{ClientChange, Follower, Seen};
+use super::changes::Seen;
 use super::devices::KnownClient;
 use super::tx::{Json, Text};
 use crate::runtime::lock::Locked;
@@ -18,7 +18,7 @@ const CLIENTS_MAX: usize = 1 << 16;
 
 /// The remembered clients.
 #[derive(Debug, Default)]
-pub struct RecentClients(Mutex<Remembered>);
+pub(super) struct RecentClients(Mutex<Remembered>);
 
 #[derive(Debug, Default)]
 struct Remembered {
@@ -54,26 +54,10 @@ impl RecentClients {
         remembered.clients.insert(client.client.id, Arc::clone(client));
     }
 
-    fn remembered(&self) -> MutexGuard<'_, Remembered> {
-        self.0.locked()
-    }
-}
-
-impl Follower for RecentClients {
-    fn follow(&self, changes: Vec<(ClientId, ClientChange)>) {
+    /// Follows what a client declares.
+    pub(super) fn see(&self, id: ClientId, Seen { attributes, sdk, examples, at_ms }: Seen) {
         let mut remembered = self.remembered();
-        for (id, change) in changes {
-            match change {
-                ClientChange::Seen(seen) => remembered.see(id, *seen),
-                ClientChange::Identity => remembered.forget(id),
-            }
-        }
-    }
-}
-
-impl Remembered {
-    fn see(&mut self, id: ClientId, Seen { attributes, sdk, examples, at_ms }: Seen) {
-        let Some(known) = self.clients.get_mut(&id) else { return };
+        let Some(known) = remembered.clients.get_mut(&id) else { return };
         // Requests that are being answered keep the client as it was when they came.
         let client = &mut Arc::make_mut(known).client;
         client.attributes = Json(attributes);
@@ -81,11 +65,17 @@ impl Remembered {
         (client.examples, client.last_seen_at_ms) = (examples, at_ms);
     }
 
-    fn forget(&mut self, id: ClientId) {
-        self.changes += 1;
-        if let Some(client) = self.clients.remove(&id) {
-            self.by_secret.remove(&client.secret_sha256);
+    /// Forgets a client whose identity changes.
+    pub(super) fn forget(&self, id: ClientId) {
+        let mut remembered = self.remembered();
+        remembered.changes += 1;
+        if let Some(client) = remembered.clients.remove(&id) {
+            remembered.by_secret.remove(&client.secret_sha256);
         }
+    }
+
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        self.0.locked()
     }
 }
 
@@ -118,8 +108,8 @@ mod tests {
         Sha256Hash::of(&[number])
     }
 
-    fn seen(examples: u64) -> ClientChange {
-        ClientChange::Seen(Box::new(Seen { attributes: Attributes::default(), sdk: None, examples, at_ms: 60_000 }))
+    fn seen(examples: u64) -> Seen {
+        Seen { attributes: Attributes::default(), sdk: None, examples, at_ms: 60_000 }
     }
 
     #[test]
@@ -129,7 +119,7 @@ mod tests {
         recent.remember(began, &client(1));
         recent.remember(began, &client(2));
         assert_eq!(recent.find(&secret(1)).unwrap().client.number, 1);
-        recent.follow(vec![(client(1).client.id, ClientChange::Identity)]);
+        recent.forget(client(1).client.id);
         assert!(recent.find(&secret(1)).is_err());
         assert_eq!(recent.find(&secret(2)).unwrap().client.number, 2);
     }
@@ -138,7 +128,7 @@ mod tests {
     fn what_a_query_read_before_a_change_is_not_remembered() {
         let recent = RecentClients::default();
         let began = recent.find(&secret(1)).unwrap_err();
-        recent.follow(vec![(client(1).client.id, ClientChange::Identity)]);
+        recent.forget(client(1).client.id);
         recent.remember(began, &client(1));
         assert!(recent.find(&secret(1)).is_err());
     }
@@ -146,10 +136,10 @@ mod tests {
     #[test]
     fn what_a_client_declares_is_followed() {
         let recent = RecentClients::default();
-        recent.follow(vec![(client(1).client.id, seen(3))]);
+        recent.see(client(1).client.id, seen(3));
         let began = recent.find(&secret(1)).unwrap_err();
         recent.remember(began, &client(1));
-        recent.follow(vec![(client(1).client.id, seen(7))]);
+        recent.see(client(1).client.id, seen(7));
         let found = recent.find(&secret(1)).unwrap();
         assert_eq!((found.client.examples, found.client.last_seen_at_ms), (7, 60_000));
     }

@@ -4,6 +4,7 @@ use tributary_protocol::id::ClientId;
 
 use super::DbError;
 use super::changes::ClientChange;
+use super::downloads::Download;
 use super::sqlite::SqliteTx;
 use super::watched::Watched;
 use crate::metrics::Counted;
@@ -45,6 +46,25 @@ impl Tx {
             Self::Sqlite(tx) => tx.changes(client, change),
             #[cfg(feature = "postgres")]
             Self::Postgres(tx) => tx.changes(client, change),
+        }
+    }
+
+    /// What a client downloaded for its open assignment and is not stored yet. The assignment ends in this transaction:
+    /// when it commits, the downloads are forgotten.
+    pub(crate) fn downloaded(&mut self, client: ClientId) -> Download {
+        match self {
+            Self::Sqlite(tx) => tx.downloaded(client),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(tx) => tx.downloaded(client),
+        }
+    }
+
+    /// A client's assignment begins: bytes that were downloaded for an earlier one do not belong to it.
+    pub(super) fn forgets_downloads(&self, client: ClientId) {
+        match self {
+            Self::Sqlite(tx) => tx.forgets_downloads(client),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(tx) => tx.forgets_downloads(client),
         }
     }
 

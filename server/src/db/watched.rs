@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use tributary_protocol::id::ClientId;
 
-use super::changes::{ClientChange, Follower};
+use super::changes::{ClientChange, Followers};
+use super::downloads::Download;
 use super::log_sync::LogSync;
 use crate::metrics::{Counted, DbOperation, Metrics};
 use crate::runtime::clock::Stopwatch;
@@ -25,26 +26,9 @@ pub struct Watched<T> {
     counted: Vec<Counted>,
     /// What makes its commit durable, where the commit itself does not.
     sync: Option<Arc<LogSync>>,
-    changes: Changes,
-}
-
-/// Changes of clients, and who follows them once they are committed.
-#[derive(Debug, Default)]
-struct Changes {
-    follower: Option<Arc<dyn Follower>>,
-    made: Vec<(ClientId, ClientChange)>,
-}
-
-impl Changes {
-    /// Tells what was changed. What could not be synced may be stored all the same, so a client that a failed commit
-    /// changes is one that nobody knows any more.
-    fn follow(mut self, is_stored: bool) {
-        let Some(follower) = self.follower else { return };
-        if !is_stored {
-            self.made.iter_mut().for_each(|(_, change)| *change = ClientChange::Identity);
-        }
-        follower.follow(self.made);
-    }
+    /// Those who follow its changes of clients once they are committed; none where it only reads.
+    followers: Option<Followers>,
+    changes: Vec<(ClientId, ClientChange)>,
 }
 
 impl<T: Commit> Watched<T> {
@@ -60,7 +44,8 @@ impl<T: Commit> Watched<T> {
             metrics: Arc::clone(metrics),
             counted: Vec::new(),
             sync: None,
-            changes: Changes::default(),
+            followers: None,
+            changes: Vec::new(),
         })
     }
 
@@ -70,14 +55,28 @@ impl<T: Commit> Watched<T> {
     }
 
     /// Tells what it changes about clients.
-    pub(super) fn followed_by(self, follower: Arc<dyn Follower>) -> Self {
-        Self { changes: Changes { follower: Some(follower), made: Vec::new() }, ..self }
+    pub(super) fn followed_by(self, followers: &Followers) -> Self {
+        Self { followers: Some(followers.clone()), ..self }
     }
 
-    /// What it changes about a client.
+    /// What it changes about a client, for those who remember clients.
     pub(super) fn changes(&mut self, client: ClientId, change: impl FnOnce() -> ClientChange) {
-        if self.changes.follower.is_some() {
-            self.changes.made.push((client, change()));
+        if self.followers.as_ref().is_some_and(|followers| followers.recent.is_some()) {
+            self.changes.push((client, change()));
+        }
+    }
+
+    /// What was downloaded for a client's assignment and is not stored. The assignment ends.
+    pub(super) fn downloaded(&mut self, client: ClientId) -> Download {
+        let Some(followers) = &self.followers else { return Download::default() };
+        self.changes.push((client, ClientChange::Ended));
+        followers.downloads.of(client)
+    }
+
+    /// The beginning of a client's assignment: bytes that were downloaded for an earlier one do not belong to it.
+    pub(super) fn forgets_downloads(&self, client: ClientId) {
+        if let Some(followers) = &self.followers {
+            followers.downloads.forget(client);
         }
     }
 
@@ -98,7 +97,7 @@ impl<T: Commit> Watched<T> {
     }
 
     pub(super) async fn commit(self) -> Result<(), sqlx::Error> {
-        if self.changes.made.is_empty() {
+        if self.changes.is_empty() {
             return self.commit_now().await;
         }
         // A task of its own: a request that is cancelled here may have committed, and its change must be followed.
@@ -106,13 +105,15 @@ impl<T: Commit> Watched<T> {
     }
 
     async fn commit_now(self) -> Result<(), sqlx::Error> {
-        let Self { tx, metrics, counted, sync, changes } = self;
+        let Self { tx, metrics, counted, sync, followers, changes } = self;
         let stopwatch = Stopwatch::start();
         let mut committed = tx.commit().await;
         if let (Ok(()), Some(sync)) = (&committed, sync) {
             committed = sync.synced().await.map_err(sqlx::Error::Io);
         }
-        changes.follow(committed.is_ok());
+        if let Some(followers) = followers {
+            followers.follow(changes, committed.is_ok());
+        }
         metrics.database(DbOperation::Commit, stopwatch, &committed);
         committed?;
         for counted in &counted {

@@ -97,7 +97,7 @@ fn rebuild_sums(driver: &Driver, seen: &Seen) {
 }
 
 async fn perform(driver: &Driver, seen: &Seen, act: Act) -> Result<(), DriverError> {
-    let Driver { services, fleet, .. } = driver;
+    let services = &driver.services;
     let job = seen.spec.id;
     match act {
         Act::Round(place, step) => {
@@ -109,8 +109,8 @@ async fn perform(driver: &Driver, seen: &Seen, act: Act) -> Result<(), DriverErr
         }
         Act::Open(task, number) => open(driver, &seen.spec, RoundKey { job, task, number }).await?,
         Act::Complete => jobs::complete(services, job).await?,
-        Act::ExpireOverdue => buffers::expire_overdue(services, &fleet.downloads, job).await?,
-        Act::ExpireLeft => buffers::expire_left(services, &fleet.downloads, job).await?,
+        Act::ExpireOverdue => buffers::expire_overdue(services, job).await?,
+        Act::ExpireLeft => buffers::expire_left(services, job).await?,
         Act::Miss(clients) => members::miss(services, job, &clients).await?,
         Act::Dismiss(clients) => members::dismiss(services, job, &clients).await?,
     }
@@ -119,10 +119,10 @@ async fn perform(driver: &Driver, seen: &Seen, act: Act) -> Result<(), DriverErr
 
 /// Opens a round with what follows from those before. They have ended, so what is read of them no longer changes.
 async fn open(driver: &Driver, spec: &JobSpec, key: RoundKey) -> Result<(), DriverError> {
-    let Driver { services, fleet, .. } = driver;
+    let services = &driver.services;
     let history = services.db.read().await?.history(key, &Lookback::of(&spec.file, key.task, key.number)).await?;
     if let Some(opening) = opening(&spec.file, key.task, key.number, &history) {
-        rounds::open(services, &fleet.downloads, key, opening).await?;
+        rounds::open(services, key, opening).await?;
     }
     Ok(())
 }

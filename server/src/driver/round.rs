@@ -22,11 +22,11 @@ pub(super) async fn take(
     round: &RoundRow,
     step: Step,
 ) -> Result<(), DriverError> {
-    let Driver { services, fleet, .. } = driver;
+    let services = &driver.services;
     let key = round.key();
     match step {
         Step::Draw(clients) => return draw(driver, spec, round, &clients).await,
-        Step::Close => return Ok(rounds::close(services, &fleet.downloads, round).await?),
+        Step::Close => return Ok(rounds::close(services, round).await?),
         Step::Evaluate => {
             evaluate(driver, spec, round);
             return Ok(());
@@ -59,7 +59,6 @@ async fn draw(
 fn evaluate(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) {
     driver.evaluations.begin(Due {
         services: driver.services.clone(),
-        downloads: Arc::clone(&driver.fleet.downloads),
         spec: Arc::clone(spec),
         round: round.key(),
         version: round.base_version,
@@ -67,9 +66,9 @@ fn evaluate(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) {
 }
 
 async fn commit(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<(), DriverError> {
-    let Driver { services, fleet, updates, .. } = driver;
+    let Driver { services, updates, .. } = driver;
     let (key, stopwatch) = (round.key(), Stopwatch::start());
-    match commit_training(services, &updates.sums, &fleet.downloads, spec, round).await {
+    match commit_training(services, &updates.sums, spec, round).await {
         Ok(()) => {
             services.metrics.committed(stopwatch);
             Ok(())
@@ -90,7 +89,7 @@ async fn commit(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) -> Resul
 }
 
 async fn abandon(driver: &Driver, key: RoundKey, reason: AbandonReason) -> Result<(), DriverError> {
-    rounds::abandon(&driver.services, &driver.fleet.downloads, key, reason).await?;
+    rounds::abandon(&driver.services, key, reason).await?;
     driver.updates.sums.forget(key);
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! The clients at this coordinator: which wait, and what each has downloaded.
+//! The clients that wait at this coordinator.
 //!
 //! All of it is in memory, or a hint in the database. A client that is forgotten checks in again.
 
-pub mod downloads;
+pub mod held;
 pub mod lobby;
 pub mod online;
 pub mod rate;
@@ -20,7 +20,6 @@ use tributary_protocol::seed::Stream;
 use crate::runtime::entropy;
 use crate::runtime::kept::Kept;
 use crate::runtime::lock::Locked;
-use downloads::Downloads;
 use lobby::Lobby;
 use rate::Rate;
 use seats::SeatLog;
@@ -43,7 +42,6 @@ pub struct Fleet {
     pub lobby: Arc<Lobby>,
     /// The seats of the waiting clients, for other coordinators; none with a single coordinator.
     pub seats: Option<Arc<SeatLog>>,
-    pub downloads: Arc<Downloads>,
     pub check_ins: Rate,
     /// Accepted updates.
     pub updates: Rate,
@@ -63,7 +61,6 @@ impl Fleet {
         Self {
             lobby: Arc::default(),
             seats: is_shared.then(Arc::default),
-            downloads: Arc::new(Downloads::new(is_shared)),
             check_ins: Rate::default(),
             updates: Rate::default(),
             pace,

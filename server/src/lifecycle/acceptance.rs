@@ -20,8 +20,7 @@ use tributary_protocol::traffic::Traffic;
 use super::assignments::{Comes, Refusal, closed, find, require_open};
 use super::rounds::close_in;
 use crate::blob::Staged;
-use crate::db::{AssignmentRow, DbError, Report, RoundKey, RoundRow, Transition, Tx};
-use crate::fleet::downloads::Downloads;
+use crate::db::{AssignmentRow, DbError, Download, Report, RoundKey, RoundRow, Transition, Tx};
 use crate::runtime::lock::Locked;
 use crate::runtime::signals::Signals;
 use crate::services::Services;
@@ -88,13 +87,12 @@ impl Acceptance {
     pub(crate) async fn accept(
         self: &Arc<Self>,
         services: &Services,
-        downloads: &Arc<Downloads>,
         submission: &mut Submission,
     ) -> Result<Accepted, Refusal> {
         let Submission { client, assignment, task, .. } = *submission;
         let (answer, answered) = oneshot::channel();
         let (report, body) = (submission.report.clone(), submission.body.take());
-        self.join(services, downloads, Waiting { submission: Submission { report, body, ..*submission }, answer });
+        self.join(services, Waiting { submission: Submission { report, body, ..*submission }, answer });
         // Without an answer the task has panicked. The client sends its report again.
         let (Submission { body, .. }, judged) = answered.await.map_err(|_| DbError::lost())?;
         submission.body = body;
@@ -121,15 +119,15 @@ impl Acceptance {
 
     /// Adds a submission to those of its job that wait. The first one starts a task, which a caller that is cancelled
     /// does not cancel.
-    fn join(self: &Arc<Self>, services: &Services, downloads: &Arc<Downloads>, waiting: Waiting) {
+    fn join(self: &Arc<Self>, services: &Services, waiting: Waiting) {
         let job = waiting.submission.job;
         match self.jobs().entry(job) {
             Entry::Occupied(mut others) => return others.get_mut().push(waiting),
             Entry::Vacant(first) => drop(first.insert(vec![waiting])),
         }
         let turn = Turn { acceptance: Arc::clone(self), job };
-        let (services, downloads) = (services.clone(), Arc::clone(downloads));
-        tokio::spawn(async move { turn.work(&services, &downloads).await }.in_current_span());
+        let services = services.clone();
+        tokio::spawn(async move { turn.work(&services).await }.in_current_span());
     }
 
     fn jobs(&self) -> MutexGuard<'_, HashMap<JobId, Vec<Waiting>>> {
@@ -144,11 +142,11 @@ struct Turn {
 }
 
 impl Turn {
-    async fn work(self, services: &Services, downloads: &Downloads) {
+    async fn work(self, services: &Services) {
         while !self.is_over() {
             // Those that come while the writer is busy join.
             let begun = services.db.begin().await;
-            store(services, downloads, begun, self.take()).await;
+            store(services, begun, self.take()).await;
         }
     }
 
@@ -182,15 +180,15 @@ impl Drop for Turn {
 
 /// Stores submissions in one transaction, and answers them. If it fails, each is tried by itself, so that none fails
 /// because of another.
-async fn store(services: &Services, downloads: &Downloads, begun: Result<Tx, DbError>, mut together: Vec<Waiting>) {
-    match Transaction::run(services, downloads, begun, &mut together).await {
+async fn store(services: &Services, begun: Result<Tx, DbError>, mut together: Vec<Waiting>) {
+    match Transaction::run(services, begun, &mut together).await {
         Ok(judged) => together.into_iter().zip(judged).for_each(|(one, judged)| one.tell(services, Ok(judged))),
         Err(error) if together.len() > 1 => {
             tracing::debug!(%error, reports = together.len(), "reports are stored one by one");
             // At a time: where the database does not answer, all of them wait for its time limit once.
             let alone = together.into_iter().map(async |one| {
                 let (begun, mut alone) = (services.db.begin().await, [one]);
-                let judged = Transaction::run(services, downloads, begun, &mut alone).await;
+                let judged = Transaction::run(services, begun, &mut alone).await;
                 let [one] = alone;
                 one.tell(services, judged.map(|judged| judged.into_iter().next().unwrap_or(Judged::NotOpen)));
             });
@@ -207,7 +205,6 @@ async fn store(services: &Services, downloads: &Downloads, begun: Result<Tx, DbE
 /// A transaction that accepts reports of one job.
 struct Transaction<'a> {
     services: &'a Services,
-    downloads: &'a Downloads,
     tx: Tx,
     now_ms: i64,
     /// The rounds of its reports, in most jobs one.
@@ -228,11 +225,10 @@ impl<'a> Transaction<'a> {
     /// What became of each of these submissions, once it is stored. After an error nothing is.
     async fn run(
         services: &'a Services,
-        downloads: &'a Downloads,
         begun: Result<Tx, DbError>,
         waiting: &mut [Waiting],
     ) -> Result<Vec<Judged>, Refusal> {
-        let mut this = Self { services, downloads, tx: begun?, now_ms: services.clock.now_ms(), rounds: Vec::new() };
+        let mut this = Self { services, tx: begun?, now_ms: services.clock.now_ms(), rounds: Vec::new() };
         let Some(first) = waiting.first() else { return Ok(Vec::new()) };
         // The job's row is locked before its rounds are read: no driver can close one in between.
         this.tx.lock_job(first.submission.job).await?;
@@ -253,9 +249,6 @@ impl<'a> Transaction<'a> {
         if judged.iter().any(is_accepted) {
             this.tx.commit().await?;
         }
-        for (one, _) in waiting.iter().zip(&judged).filter(|(_, judged)| is_accepted(judged)) {
-            downloads.forget(one.submission.client);
-        }
         Ok(judged)
     }
 
@@ -270,7 +263,11 @@ impl<'a> Transaction<'a> {
         if round.phase != Phase::Training {
             return Ok(if assignment.term().is_own() { Judged::Between(round.number) } else { Judged::NotOpen });
         }
-        let Submission { client, ref report, ref mut body, .. } = *submission;
+        let Submission { client, ref mut report, ref mut body, .. } = *submission;
+        let Download { traffic, ended_at_ms } = self.tx.downloaded(client);
+        report.traffic =
+            Traffic { bytes_down: traffic.bytes_down, raw_bytes_down: traffic.raw_bytes_down, ..report.traffic };
+        report.times.fetched_at_ms = ended_at_ms;
         // None if the same report came twice.
         let Some(traffic) = self.tx.accept_report(assignment.id, report, now_ms).await? else {
             return Ok(Judged::NotOpen);
@@ -346,7 +343,7 @@ impl<'a> Transaction<'a> {
     async fn close(&mut self, at: usize) -> Result<(), DbError> {
         self.count(at).await?;
         let row = &mut self.rounds[at].row;
-        close_in(&mut self.tx, self.downloads, row, self.now_ms).await?;
+        close_in(&mut self.tx, row, self.now_ms).await?;
         if let Some(closed) = self.tx.round(row.key()).await? {
             *row = closed;
         }

@@ -9,9 +9,8 @@ use tributary_protocol::traffic::Traffic;
 
 use super::standings::quarantine_offender;
 use crate::blob::BlobError;
-use crate::db::{AssignmentRow, Became, DbError, RoundRow, Times, Transition, Tx};
+use crate::db::{AssignmentRow, Became, DbError, Download, RoundRow, Times, Transition, Tx};
 use crate::fleet::Fleet;
-use crate::fleet::downloads::Downloads;
 use crate::services::Services;
 
 /// Why a report is refused.
@@ -170,17 +169,17 @@ pub(super) fn closed(assignment: &AssignmentRow, round: &RoundRow) -> Refusal {
 /// changes.
 pub(crate) async fn end(
     services: &Services,
-    downloads: &Downloads,
     assignment: &AssignmentRow,
     state: AssignmentState,
     reason: &str,
     received: Received,
 ) -> Result<bool, DbError> {
     let (key, client, now_ms) = (assignment.round(), assignment.client, services.clock.now_ms());
-    let traffic = Traffic { bytes_up: received.bytes, ..downloads.traffic(client) };
-    let times = Times { fetched_at_ms: downloads.ended_at_ms(client), ..received.times };
     let mut tx = services.db.begin().await?;
     tx.lock_job(key.job).await?;
+    let Download { traffic, ended_at_ms } = tx.downloaded(client);
+    let traffic = Traffic { bytes_up: received.bytes, ..traffic };
+    let times = Times { fetched_at_ms: ended_at_ms, ..received.times };
     let ended = tx.end_assignment(assignment.id, state, Some(reason), traffic, now_ms).await?;
     if let Some(traffic) = ended {
         tx.discard_upload(assignment.id).await?;
@@ -194,7 +193,6 @@ pub(crate) async fn end(
             quarantine_offender(&mut tx, client, now_ms).await?;
         }
         tx.commit().await?;
-        downloads.forget(client);
         services.signals.changed(key.job);
     }
     Ok(ended.is_some())
@@ -206,7 +204,7 @@ pub(crate) async fn shut_out(services: &Services, fleet: &Fleet, client: ClientI
     if let Some(assignment) = open {
         let reason = "the client was quarantined or revoked";
         let state = AssignmentState::Failed;
-        end(services, &fleet.downloads, &assignment, state, reason, Received::default()).await?;
+        end(services, &assignment, state, reason, Received::default()).await?;
     }
     fleet.lobby.call([client]);
     Ok(())

@@ -10,14 +10,13 @@ use super::drawn::{assign, commit_and_give, stand_up};
 use super::expiry::expire_one;
 use crate::db::{AssignmentRow, DbError, NewAssignment, NewRound, RoundRow, Transition, Tx};
 use crate::fleet::Fleet;
-use crate::fleet::downloads::Downloads;
 use crate::runtime::entropy;
 use crate::services::Services;
 
 /// Selecting to Training for a buffer that has just opened: it takes over the open assignments of the round before.
 /// Those that became too stale expire, so that their clients get new work at once. A job with clocks selects while
 /// nobody is a member.
-pub(super) async fn begin(tx: &mut Tx, downloads: &Downloads, round: &NewRound, now_ms: i64) -> Result<(), DbError> {
+pub(super) async fn begin(tx: &mut Tx, round: &NewRound, now_ms: i64) -> Result<(), DbError> {
     let (key, newest, tempo) = (round.key, round.base_version, round.opening.policy.tempo);
     if matches!(tempo, Tempo::Members { .. }) && tx.count_members(key.job).await? == 0 {
         return Ok(());
@@ -29,7 +28,7 @@ pub(super) async fn begin(tx: &mut Tx, downloads: &Downloads, round: &NewRound, 
             let reason =
                 format!("too stale: version {base_version} is {behind} versions behind, and the job allows {most}");
             tx.discard_upload(assignment.id).await?;
-            expire_one(tx, downloads, &assignment, Some(&reason), now_ms).await?;
+            expire_one(tx, &assignment, Some(&reason), now_ms).await?;
         }
     }
     let moved = tx.move_assignments(key).await?;
@@ -87,29 +86,24 @@ pub(crate) async fn draw(
 }
 
 /// Ends the open assignments of a buffered job whose time is over, so that their places are free.
-pub(crate) async fn expire_overdue(services: &Services, downloads: &Downloads, job: JobId) -> Result<(), DbError> {
+pub(crate) async fn expire_overdue(services: &Services, job: JobId) -> Result<(), DbError> {
     let now_ms = services.clock.now_ms();
     let is_over = |assignment: &AssignmentRow| assignment.term().is_over(assignment.assigned_at_ms, now_ms);
-    expire_if(services, downloads, job, is_over).await
+    expire_if(services, job, is_over).await
 }
 
 /// Ends the open assignments of a buffered job that has trained: no further round opens in which they could count.
-pub(crate) async fn expire_left(services: &Services, downloads: &Downloads, job: JobId) -> Result<(), DbError> {
-    expire_if(services, downloads, job, |_| true).await
+pub(crate) async fn expire_left(services: &Services, job: JobId) -> Result<(), DbError> {
+    expire_if(services, job, |_| true).await
 }
 
-async fn expire_if(
-    services: &Services,
-    downloads: &Downloads,
-    job: JobId,
-    is_over: impl Fn(&AssignmentRow) -> bool,
-) -> Result<(), DbError> {
+async fn expire_if(services: &Services, job: JobId, is_over: impl Fn(&AssignmentRow) -> bool) -> Result<(), DbError> {
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
     tx.lock_job(job).await?;
     for assignment in tx.open_assignments(job).await?.into_iter().filter(is_over) {
         tx.discard_upload(assignment.id).await?;
-        expire_one(&mut tx, downloads, &assignment, None, now_ms).await?;
+        expire_one(&mut tx, &assignment, None, now_ms).await?;
     }
     tx.commit().await
 }

@@ -29,12 +29,10 @@ pub(super) async fn assign(
     let state = AssignmentState::Assigned;
     let assigned = |drawn: &NewAssignment| Transition::of_assignment(round, drawn.id, state, None);
     tx.record_all(round.job, &assignments.iter().map(assigned).collect::<Vec<_>>(), now_ms).await?;
-    for NewAssignment { client, .. } in assignments {
-        if fleet.seats.is_some() {
+    if fleet.seats.is_some() {
+        for NewAssignment { client, .. } in assignments {
             tx.stand_up(*client, None).await?;
         }
-        // Bytes that were downloaded for an earlier assignment do not belong to this one.
-        fleet.downloads.forget(*client);
     }
     Ok(true)
 }

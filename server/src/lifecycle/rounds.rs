@@ -15,19 +15,13 @@ use crate::db::{
     DbError, EvaluationSummary, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Transition, Tx,
 };
 use crate::fleet::Fleet;
-use crate::fleet::downloads::Downloads;
 use crate::models::version::NewVersion;
 use crate::notify::{self, About, Notice};
 use crate::runtime::entropy;
 use crate::services::Services;
 
 /// Opens a round, unless its job has moved on. A buffer takes over the open assignments of the round before.
-pub(crate) async fn open(
-    services: &Services,
-    downloads: &Downloads,
-    key: RoundKey,
-    opening: Opening,
-) -> Result<(), DbError> {
+pub(crate) async fn open(services: &Services, key: RoundKey, opening: Opening) -> Result<(), DbError> {
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
     let Some(job) = tx.job_locked(key.job).await? else { return Ok(()) };
@@ -50,7 +44,7 @@ pub(crate) async fn open(
     }
     tx.record(Transition::of_round(key, Phase::Selecting), now_ms).await?;
     if tempo.is_buffer() {
-        buffers::begin(&mut tx, downloads, &round, now_ms).await?;
+        buffers::begin(&mut tx, &round, now_ms).await?;
     }
     tx.commit().await
 }
@@ -85,22 +79,22 @@ pub(crate) async fn start(
 }
 
 /// Training to Aggregating: assignments of a cohort without a report expire.
-pub(crate) async fn close(services: &Services, downloads: &Downloads, round: &RoundRow) -> Result<(), DbError> {
+pub(crate) async fn close(services: &Services, round: &RoundRow) -> Result<(), DbError> {
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
     tx.lock_job(round.job).await?;
-    close_in(&mut tx, downloads, round, now_ms).await?;
+    close_in(&mut tx, round, now_ms).await?;
     tx.commit().await
 }
 
 /// [`close`] as part of a transaction: the report that meets the goal closes its round, so that no later report is
 /// accepted before the driver looks.
-pub(super) async fn close_in(tx: &mut Tx, downloads: &Downloads, round: &RoundRow, now_ms: i64) -> Result<(), DbError> {
+pub(super) async fn close_in(tx: &mut Tx, round: &RoundRow, now_ms: i64) -> Result<(), DbError> {
     let key = round.key();
     if tx.close_round(key, now_ms).await? {
         // Open assignments of a buffer move on when the next round opens.
         if !round.is_buffer() {
-            expire(tx, downloads, key, now_ms).await?;
+            expire(tx, key, now_ms).await?;
         }
         tx.record(Transition::of_round(key, Phase::Aggregating), now_ms).await?;
     }
@@ -188,12 +182,7 @@ async fn store_scalars(tx: &mut Tx, key: RoundKey) -> Result<(), DbError> {
 }
 
 /// Any open phase to Abandoned: the model is unchanged, and the round's updates are deleted.
-pub(crate) async fn abandon(
-    services: &Services,
-    downloads: &Downloads,
-    key: RoundKey,
-    reason: AbandonReason,
-) -> Result<(), DbError> {
+pub(crate) async fn abandon(services: &Services, key: RoundKey, reason: AbandonReason) -> Result<(), DbError> {
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
     tx.lock_job(key.job).await?;
@@ -203,7 +192,7 @@ pub(crate) async fn abandon(
     // When a buffer comes to no model, the clients at work go on: their updates count in the next one.
     let goes_on = matches!(reason, AbandonReason::Fault | AbandonReason::NotFinite);
     if !goes_on || tx.round(key).await?.is_none_or(|round| !round.is_buffer()) {
-        expire(&mut tx, downloads, key, now_ms).await?;
+        expire(&mut tx, key, now_ms).await?;
     }
     let objects = tx.delete_updates(key).await?;
     tx.record(Transition::Round { round: key, phase: Phase::Abandoned, reason: Some(reason) }, now_ms).await?;
@@ -236,11 +225,11 @@ async fn delete_bodies(services: &Services, objects: Vec<String>) {
     services.blobs.clear_some(&services.db).await;
 }
 
-async fn expire(tx: &mut Tx, downloads: &Downloads, key: RoundKey, now_ms: i64) -> Result<(), DbError> {
+async fn expire(tx: &mut Tx, key: RoundKey, now_ms: i64) -> Result<(), DbError> {
     // Unfinished uploads are of no more use, and a request that still sends one can add nothing.
     tx.discard_uploads(key).await?;
     for assignment in tx.working_assignments(key).await? {
-        expire_one(tx, downloads, &assignment, None, now_ms).await?;
+        expire_one(tx, &assignment, None, now_ms).await?;
     }
     Ok(())
 }

@@ -24,7 +24,6 @@ use super::statistics::update_statistics;
 use super::version::{NewVersion, Role, spool};
 use crate::blob::{Spool, Workbench, model_key};
 use crate::db::{DbError, MadeFor, RoundRow};
-use crate::fleet::downloads::Downloads;
 use crate::lifecycle::rounds;
 use crate::runtime::offload::Offload;
 use crate::services::Services;
@@ -39,7 +38,6 @@ const SURVEY_VALUES: usize = 1 << 16;
 pub(crate) async fn commit_training(
     services: &Services,
     sums: &Sums,
-    downloads: &Downloads,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
 ) -> Result<(), CommitError> {
@@ -49,7 +47,7 @@ pub(crate) async fn commit_training(
     bench.clear().await;
     match committed {
         Err(CommitError::Aggregate(AggregateError::NotFinite { .. })) => {
-            rounds::abandon(services, downloads, round.key(), AbandonReason::NotFinite).await?;
+            rounds::abandon(services, round.key(), AbandonReason::NotFinite).await?;
         }
         committed => committed?,
     }

@@ -5,6 +5,7 @@
 //! | `version` | a new version: a set of bodies that one transaction stores |
 //! | [`file`] | a file that is made of a version: a form, or a model delta |
 //! | `first` | version 0: drawn from the job's seed, or uploaded |
+//! | `offer` | what a drawn client is offered: its assignment, and the files that it fetches |
 //! | [`places`] | places for forms that are computed while they are sent |
 //! | `gather` | the combined updates of a round: its sum, or what a rule makes of the stored updates |
 //! | `companion` | vectors that belong to a version, such as the optimiser's moments |
@@ -20,6 +21,7 @@ pub(crate) mod error;
 pub(crate) mod file;
 pub(crate) mod first;
 pub(crate) mod gather;
+pub(crate) mod offer;
 pub mod places;
 pub(crate) mod plan;
 pub(crate) mod statistics;

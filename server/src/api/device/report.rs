@@ -18,7 +18,6 @@ use tributary_protocol::state::{AssignmentState, Task};
 use tributary_protocol::text::visible;
 use tributary_protocol::traffic::Traffic;
 
-use super::checkin::retry_of;
 use crate::api::auth::Device;
 use crate::api::extract::{Json, Path, Query};
 use crate::api::problem::{Answer, ApiError};
@@ -61,7 +60,6 @@ pub(super) async fn put_evaluation(
         return Err(reject(&app, &client, id, &error.to_string()).await?);
     }
     let body = serde_json::to_vec(&evaluation).map_err(ApiError::internal)?;
-    let downloads = &app.fleet.downloads;
     let bytes = body.len() as u64;
     let weight = u32::try_from(evaluation.examples).unwrap_or(u32::MAX).min(weight_max);
     let report = Report {
@@ -76,12 +74,12 @@ pub(super) async fn put_evaluation(
         classes: evaluation.classes,
         sha256: Sha256Hash::of(&body),
         // A report without tensors is never compressed.
-        traffic: Traffic { bytes_up: bytes, raw_bytes_up: bytes, ..downloads.traffic(client.id) },
-        times: Times { fetched_at_ms: downloads.ended_at_ms(client.id), ..Times::default() },
+        traffic: Traffic { bytes_up: bytes, raw_bytes_up: bytes, ..Traffic::default() },
+        times: Times::default(),
     };
     let (client_id, task) = (client.id, Task::Evaluate);
     let mut submission = Submission { client: client_id, job, assignment: id, task, report, body: None };
-    let accepted = app.updates.acceptance.accept(&app, downloads, &mut submission).await;
+    let accepted = app.updates.acceptance.accept(&app, &mut submission).await;
     if let Err(Refusal::Misfit(error)) = accepted {
         return Err(reject(&app, &client, id, &error.to_string()).await?);
     }
@@ -183,7 +181,7 @@ async fn end(
         return Ok(());
     }
     assignments::require_open(app, &assignment, &round, comes).await?;
-    if !assignments::end(app, &app.fleet.downloads, &assignment, state, reason, Received::default()).await? {
+    if !assignments::end(app, &assignment, state, reason, Received::default()).await? {
         // Another request of this client ended it meanwhile. Only one of the two may be told that it counts.
         let (assignment, round) = assignments::find(&mut app.db.read().await?, client.id, id, task).await?;
         assignments::require_open(app, &assignment, &round, comes).await?;
@@ -196,7 +194,7 @@ pub(super) async fn report_accepted(
     client: &ClientRow,
     reason: RetryReason,
 ) -> Answer<Json<ReportAccepted>> {
-    Ok(Json(ReportAccepted { retry_after_ms: retry_of(app, client, reason).await? }))
+    Ok(Json(ReportAccepted { retry_after_ms: app.fleet.retry_of(app, client, reason).await? }))
 }
 
 async fn or_refused<T>(app: &App, client: &ClientRow, result: Result<T, Refusal>) -> Answer<T> {
@@ -218,7 +216,7 @@ pub(super) async fn refused(app: &App, client: &ClientRow, refusal: Refusal) -> 
         Refusal::Misfit(_) => ProblemType::UpdateRejected,
         Refusal::Stale(_) => {
             // New work may be there already.
-            let retry_after_ms = retry_of(app, client, RetryReason::Reported).await?;
+            let retry_after_ms = app.fleet.retry_of(app, client, RetryReason::Reported).await?;
             return Ok(ApiError::new(ProblemType::UpdateStale, detail).retry_after_ms(retry_after_ms));
         }
         Refusal::Between(_) => return Ok(ApiError::new(ProblemType::Unavailable, detail).retry_after_ms(BETWEEN_MS)),
@@ -227,7 +225,7 @@ pub(super) async fn refused(app: &App, client: &ClientRow, refusal: Refusal) -> 
             // Until the driver has expired the assignment, a check-in would return the same one at once, so the client
             // waits longer.
             let reason = if is_training { RetryReason::NothingCame } else { RetryReason::Reported };
-            let retry_after_ms = retry_of(app, client, reason).await?;
+            let retry_after_ms = app.fleet.retry_of(app, client, reason).await?;
             return Ok(ApiError::new(ProblemType::AssignmentClosed, detail).retry_after_ms(retry_after_ms));
         }
     };

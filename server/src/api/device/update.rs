@@ -91,7 +91,6 @@ async fn receive(
     let upload = Upload {
         services: app.services.clone(),
         updates: Arc::clone(&app.updates),
-        downloads: Arc::clone(&app.fleet.downloads),
         client: client.id,
         examples: client.examples,
         id,

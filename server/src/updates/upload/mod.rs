@@ -8,6 +8,7 @@
 mod body;
 mod held;
 mod incoming;
+mod receiving;
 mod refusal;
 mod streamed;
 
@@ -25,15 +26,16 @@ use tributary_protocol::traffic::Traffic;
 use tributary_protocol::update::UpdateLimits;
 
 use super::Updates;
+use super::budget::Need;
 use super::claims::Claim;
-use crate::blob::Staged;
-use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundRow, Times};
-use crate::fleet::downloads::Downloads;
+use crate::blob::{Staged, Workbench};
+use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundRow};
 use crate::lifecycle::acceptance::{Accepted, Submission};
 use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
 use crate::services::Services;
 pub(crate) use body::Body;
 use body::{Stops, piece};
+use receiving::Receiving;
 use refusal::ATTEMPT_BYTES;
 pub(crate) use refusal::{Stop, UploadRefusal};
 
@@ -62,12 +64,19 @@ pub(crate) struct Announced {
     pub(crate) complete: bool,
 }
 
+impl Announced {
+    /// The length of an update that is held in memory while it arrives: whole, and small.
+    fn held_bytes(&self) -> Option<usize> {
+        let length = self.length.filter(|length| self.complete && self.offset.is_none() && *length <= HELD_BYTES_MAX);
+        length.and_then(|length| usize::try_from(length).ok())
+    }
+}
+
 /// A request with an update, or a part of one.
 #[derive(Debug)]
 pub(crate) struct Upload {
     pub(crate) services: Services,
     pub(crate) updates: Arc<Updates>,
-    pub(crate) downloads: Arc<Downloads>,
     pub(crate) client: ClientId,
     /// Number of examples that the client had at its last check-in; 0 if it did not say.
     pub(crate) examples: u64,
@@ -116,6 +125,11 @@ impl Target {
         staleness(self.assignment.base_version, self.round.base_version)
     }
 
+    /// Whether the update counts in whatever round of its job is open when it is complete.
+    fn is_buffered(&self) -> bool {
+        self.assignment.term().is_own()
+    }
+
     fn has_reported(&self) -> bool {
         self.assignment.state == AssignmentState::Reported
     }
@@ -130,12 +144,11 @@ impl Upload {
             return self.repeat(&target, body).await;
         }
         assignments::require_open(&self.services, &target.assignment, &target.round, Comes::Finished).await?;
-        let Announced { length, offset, complete, .. } = self.announced;
+        let Announced { length, offset, .. } = self.announced;
         let bytes = length.unwrap_or(0).saturating_add(offset.unwrap_or(0));
         if bytes > target.spec.update_bytes_max {
             return Err(too_large(&target.spec));
         }
-        let held_bytes = length.filter(|length| complete && offset.is_none() && *length <= HELD_BYTES_MAX);
         let claim = self.claim(target.until_ms()).await?;
         if claim.replaces() && self.target().await?.has_reported() {
             // The earlier request completed it.
@@ -143,12 +156,31 @@ impl Upload {
             return self.repeat(&target, body).await;
         }
         let bench = self.services.workbench();
-        let uploaded = match held_bytes {
-            Some(length) => self.held(&target, &claim, &bench, (body, length)).await,
-            None => self.streamed(&target, &claim, &bench, body).await,
-        };
+        let uploaded = self.receive_on(&bench, &target, &claim, body).await;
         bench.clear().await;
         uploaded
+    }
+
+    async fn receive_on(
+        &self,
+        bench: &Workbench,
+        target: &Target,
+        claim: &Claim,
+        body: Body,
+    ) -> Result<Uploaded, UploadRefusal> {
+        let held_bytes = self.announced.held_bytes();
+        let need = match held_bytes {
+            Some(length) => Need::held(target.spec.file.population.clone(), length),
+            None => self.need_streamed(target),
+        };
+        let receiving = match Receiving::begin(self, target, claim, bench, need).await {
+            Ok(receiving) => receiving,
+            Err(stop) => return self.stop(stop).await,
+        };
+        match held_bytes {
+            Some(length) => receiving.held(body, length).await,
+            None => receiving.streamed(body).await,
+        }
     }
 
     async fn claim(&self, until_ms: i64) -> Result<Claim, UploadRefusal> {
@@ -188,9 +220,7 @@ impl Upload {
 
     /// `norm` is that of the update, if it was measured.
     fn report(&self, norm: Option<f64>, sha256: Sha256Hash, received: Received, spec: &JobSpec) -> Report {
-        let downloads = &self.downloads;
-        let traffic =
-            Traffic { bytes_up: received.bytes, raw_bytes_up: spec.plain_bytes, ..downloads.traffic(self.client) };
+        let traffic = Traffic { bytes_up: received.bytes, raw_bytes_up: spec.plain_bytes, ..Traffic::default() };
         let UpdateQuery { loss, steps, train_ms, ref metrics, .. } = self.query;
         let contribution = self.contribution();
         Report {
@@ -200,7 +230,7 @@ impl Upload {
             classes: None,
             sha256,
             traffic,
-            times: Times { fetched_at_ms: downloads.ended_at_ms(self.client), ..received.times },
+            times: received.times,
         }
     }
 
@@ -225,7 +255,7 @@ impl Upload {
 
     /// Stores an accepted update in its round, if that takes updates now.
     async fn accept_now(&self, submission: &mut Submission) -> Result<Accepted, Refusal> {
-        self.updates.acceptance.accept(&self.services, &self.downloads, submission).await
+        self.updates.acceptance.accept(&self.services, submission).await
     }
 
     fn submission(&self, target: &Target, report: Report, body: Option<Staged>) -> Submission {
@@ -236,7 +266,7 @@ impl Upload {
     /// Rejects a malformed update: its assignment ends.
     async fn reject(&self, target: &Target, reason: String, received: Received) -> Result<Uploaded, UploadRefusal> {
         let state = AssignmentState::Rejected;
-        assignments::end(&self.services, &self.downloads, &target.assignment, state, &reason, received).await?;
+        assignments::end(&self.services, &target.assignment, state, &reason, received).await?;
         Err(UploadRefusal::Rejected(reason))
     }
 

@@ -7,51 +7,35 @@
 use std::pin::pin;
 
 use super::incoming::{End, Incoming};
-use super::{ATTEMPT_BYTES, Body, HELD_BYTES_MAX, Stop, Stops, Target, Upload, UploadRefusal, Uploaded};
+use super::receiving::Receiving;
+use super::{ATTEMPT_BYTES, Body, HELD_BYTES_MAX, Stop, Target, Upload, UploadRefusal, Uploaded};
 use crate::blob::{BlobError, Owner, Spool, Staged, Workbench, update_key};
 use crate::db::{BLOB_CHUNK_BYTES, Times};
 use crate::lifecycle::assignments::Received;
 use crate::updates::budget::Need;
-use crate::updates::claims::Claim;
 use crate::updates::fold::Folding;
 use crate::updates::rebuild;
 
-impl Upload {
-    pub(super) async fn streamed(
-        &self,
-        target: &Target,
-        claim: &Claim,
-        bench: &Workbench,
-        mut body: Body,
-    ) -> Result<Uploaded, UploadRefusal> {
-        let until_ms = target.until_ms();
-        let stops = Stops { claim: Some(claim), ..Stops::new(&self.services, until_ms) };
-        let share = tokio::select! {
-            share = self.updates.budget.acquire(self.need(target)) => share,
-            stop = stops.first() => return self.stop(stop).await,
-        };
-        let spool = self.spool(bench, until_ms, share.chunk_bytes()).await?;
-        let mut incoming = self.begin(target, spool).await;
-        let is_buffered = target.assignment.term().is_own();
-        let sum = self.updates.sums.get(target.round.key()).filter(|_| !is_buffered);
-        let closing = sum.map(|sum| sum.closing());
+impl Receiving<'_> {
+    /// Receives a body, chunk by chunk.
+    pub(super) async fn streamed(&self, mut body: Body) -> Result<Uploaded, UploadRefusal> {
+        let Self { upload, target, bench, share, .. } = self;
+        let spool = upload.spool(bench, target.until_ms(), share.chunk_bytes()).await?;
+        let mut incoming = self.incoming(spool).await;
         let end = match incoming.replay().await {
-            Ok(()) => {
-                let stops = Stops { closing: closing.as_ref(), share: Some(&share), ..stops };
-                incoming.read(&mut body, &share, &target.spec, pin!(stops.first())).await
-            }
+            Ok(()) => incoming.read(&mut body, share, &target.spec, pin!(self.stops().first())).await,
             Err(error) if error.is_lost() => {
-                self.interrupt(&mut incoming, false).await;
-                return self.refuse(target, incoming.received(), lost(&error)).await;
+                upload.interrupt(&mut incoming, false).await;
+                return upload.refuse(target, incoming.received(), lost(&error)).await;
             }
             Err(error) => End::Failed(error.into()),
         };
         let refusal = match end {
-            End::Whole if self.announced.complete => return self.conclude(incoming, target).await,
+            End::Whole if upload.announced.complete => return upload.conclude(incoming, target).await,
             End::Whole => {
-                let bytes = incoming.interrupt(self.announced.digest.is_some()).await?;
+                let bytes = incoming.interrupt(upload.announced.digest.is_some()).await?;
                 let received = incoming.received();
-                self.count(target, received, received.bytes < ATTEMPT_BYTES).await?;
+                upload.count(target, received, received.bytes < ATTEMPT_BYTES).await?;
                 return Ok(Uploaded::Partly { bytes });
             }
             End::Failed(refusal) => refusal,
@@ -59,11 +43,29 @@ impl Upload {
         };
         // After the end of the round nothing resumes.
         let is_over = matches!(refusal, UploadRefusal::Stopped(Stop::Deadline | Stop::Closed));
-        self.interrupt(&mut incoming, !is_over).await;
-        self.refuse(target, incoming.received(), refusal).await
+        upload.interrupt(&mut incoming, !is_over).await;
+        upload.refuse(target, incoming.received(), refusal).await
     }
 
-    fn need(&self, target: &Target) -> Need {
+    /// Begins to add the update to its round's sum, if its figures are right and there is a sum.
+    async fn incoming(&self, spool: Spool) -> Incoming {
+        let (Target { assignment, spec, .. }, services) = (self.target, &self.upload.services);
+        let bad = self.upload.check_figures(spec).err();
+        // An update of a buffered job may end in another round than it began in: it is added once it is acknowledged.
+        let is_added = bad.is_none() && !self.target.is_buffered();
+        let flight = if is_added { self.flight() } else { None };
+        let folding = Folding::new(spec, assignment.base_version, self.target.limits(), flight, services);
+        let mut incoming = Incoming::new(spool, folding, services.clock.clone());
+        if let Some(reason) = bad {
+            incoming.refuse(reason).await;
+        }
+        incoming
+    }
+}
+
+impl Upload {
+    /// The memory that a body needs which is stored in chunks.
+    pub(super) fn need_streamed(&self, target: &Target) -> Need {
         let offset = self.announced.offset.unwrap_or(0);
         // An update that resumes has chunks already, of the largest size for all that is known.
         let chunk_bytes = (offset > 0).then_some(BLOB_CHUNK_BYTES);
@@ -102,25 +104,6 @@ impl Upload {
             },
             (Some(_), row) => Err(UploadRefusal::WrongOffset { bytes: row.map_or(0, |row| row.bytes) }),
         }
-    }
-
-    /// Begins to add the update to its round's sum, if its figures are right and there is a sum.
-    async fn begin(&self, target: &Target, spool: Spool) -> Incoming {
-        let Target { assignment, round, spec } = target;
-        let (updates, services) = (&self.updates, &self.services);
-        let bad = self.check_figures(spec).err();
-        // An update of a buffered job may end in another round than it began in: it is added once it is acknowledged.
-        let is_added = bad.is_none() && !assignment.term().is_own();
-        let sum = updates.sums.get(round.key()).filter(|_| is_added);
-        // The weight was checked, and the sum has a place for each member of the cohort.
-        let contribution = self.contribution();
-        let flight = sum.and_then(|sum| sum.begin(self.id, contribution, target.staleness()).ok().flatten());
-        let folding = Folding::new(spec, assignment.base_version, target.limits(), flight, services);
-        let mut incoming = Incoming::new(spool, folding, services.clock.clone());
-        if let Some(reason) = bad {
-            incoming.refuse(reason).await;
-        }
-        incoming
     }
 
     /// The body is complete: stores it and its report in one transaction, if it is right.
@@ -172,7 +155,7 @@ impl Upload {
 
     /// Adds an acknowledged update of a buffered job to the sum of its round, from storage.
     async fn add_stored(&self, target: &Target) {
-        if !target.assignment.term().is_own() {
+        if !target.is_buffered() {
             return;
         }
         // What fails here is added by the commit of the round.

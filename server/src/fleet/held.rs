@@ -1,0 +1,119 @@
+//! A held check-in: what the client declares is stored, and it waits in the lobby until there is work.
+
+use std::sync::Arc;
+
+use tributary_engine::round::{Candidate, RetryReason};
+use tributary_protocol::device::{CheckInRequest, WAIT_MS_MAX};
+
+use super::lobby::{Call, Seat};
+use super::seats::HeldSeat;
+use super::waits::EXPLAINED_CLIENTS_MAX;
+use super::{Fleet, Size};
+use crate::db::{ClientRow, DbError, Text};
+use crate::services::Services;
+
+/// Largest error of `last_seen_at_ms`. It saves a write per check-in.
+const SEEN_EVERY_MS: i64 = 60_000;
+
+/// A client in the lobby. Dropping it frees the place.
+#[derive(Debug)]
+pub struct HeldCheckIn {
+    candidate: Arc<Candidate>,
+    seat: Seat,
+    /// The other coordinators see the seat while the client is held.
+    _shown: Option<HeldSeat>,
+    since_ms: i64,
+    until_ms: i64,
+}
+
+/// How the wait of a client ended.
+#[derive(Debug)]
+pub struct Waited {
+    /// None when its time passed, or the coordinator stops.
+    pub call: Option<Call>,
+    pub is_stopping: bool,
+    /// How long the client was held, in milliseconds.
+    pub held_ms: u64,
+    /// The client, if it is to be told what it waits for. Who was called has just left the lobby, and finds out at its
+    /// next check-in.
+    pub explained: Option<Arc<Candidate>>,
+}
+
+impl HeldCheckIn {
+    /// The client takes a seat. Who looks for its work afterwards misses none: an assignment that is stored from here
+    /// on calls it.
+    #[must_use]
+    pub fn enter(services: &Services, fleet: &Fleet, client: &ClientRow, request: CheckInRequest) -> Self {
+        let since_ms = services.clock.now_ms();
+        let candidate = Arc::new(Candidate {
+            client: client.id,
+            number: client.number,
+            attributes: request.attributes,
+            examples: request.state.examples,
+            codecs: request.codecs,
+        });
+        let shown = fleet.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
+        let seat = fleet.lobby.enter(client.population.clone(), Arc::clone(&candidate));
+        let until_ms = since_ms.saturating_add(i64::from(request.wait_ms.min(WAIT_MS_MAX)));
+        Self { candidate, seat, _shown: shown, since_ms, until_ms }
+    }
+
+    /// Whether the client waits at all.
+    pub fn waits(&self) -> bool {
+        self.until_ms > self.since_ms
+    }
+
+    /// Waits until the client is called, its time has passed, or the coordinator stops. Then its seat is free.
+    pub async fn wait(mut self, services: &Services, fleet: &Fleet) -> Waited {
+        let (call, is_stopping) = tokio::select! {
+            call = self.seat.called() => (Some(call), false),
+            () = services.clock.sleep_until(self.until_ms) => (None, false),
+            () = services.stopping.cancelled() => (None, true),
+        };
+        let is_explained = call.is_none() && fleet.lobby.len() <= EXPLAINED_CLIENTS_MAX;
+        Waited {
+            call,
+            is_stopping,
+            held_ms: u64::try_from(services.clock.now_ms() - self.since_ms).unwrap_or(0),
+            explained: is_explained.then_some(self.candidate),
+        }
+    }
+}
+
+impl Fleet {
+    /// Stores what a client declared, if it changed or `last_seen_at_ms` is too old.
+    ///
+    /// # Errors
+    /// [`DbError`] when it cannot be stored.
+    pub async fn remember(services: &Services, client: &ClientRow, request: &CheckInRequest) -> Result<(), DbError> {
+        let now_ms = services.clock.now_ms();
+        let changed = client.attributes.0 != request.attributes
+            || client.sdk.as_ref().map(|Text(sdk)| sdk) != request.sdk.as_ref()
+            || client.examples != request.state.examples;
+        if changed || now_ms - client.last_seen_at_ms >= SEEN_EVERY_MS {
+            let mut tx = services.db.begin().await?;
+            let (attributes, sdk, examples) = (&request.attributes, request.sdk.as_ref(), request.state.examples);
+            tx.client_seen(client.id, attributes, sdk, examples, now_ms).await?;
+            tx.commit().await?;
+        }
+        Ok(())
+    }
+
+    /// When a client should check in again, in milliseconds from now.
+    ///
+    /// # Errors
+    /// [`DbError`] when the size of its population cannot be read.
+    pub async fn retry_of(&self, services: &Services, client: &ClientRow, reason: RetryReason) -> Result<u64, DbError> {
+        let size = self.sizes.get_or_make(client.population.clone(), &services.clock, async || {
+            let mut tx = services.db.read().await?;
+            let clients = tx.population(&client.population).await?.map_or(0, |population| population.clients);
+            let places = match self.pace.is_set_by_jobs(clients) {
+                true => tx.running_places(&client.population).await?,
+                false => 0,
+            };
+            Ok::<_, DbError>(Size { clients, places })
+        });
+        let size = size.await?;
+        Ok(self.retry_after_ms(reason, size))
+    }
+}

@@ -1,0 +1,66 @@
+//! What the reception of a body has: its memory, the sum of its round, and the reasons to stop.
+
+use tokio_util::sync::CancellationToken;
+
+use super::body::Stops;
+use super::{Stop, Target, Upload};
+use crate::blob::Workbench;
+use crate::updates::budget::{Need, Share};
+use crate::updates::claims::Claim;
+use crate::updates::sums::{Flight, SharedSum};
+
+/// The reception of one body, from the moment when there is memory for it.
+pub(super) struct Receiving<'a> {
+    pub(super) upload: &'a Upload,
+    pub(super) target: &'a Target,
+    pub(super) bench: &'a Workbench,
+    pub(super) share: Share<'a>,
+    claim: &'a Claim,
+    sum: Option<SharedSum>,
+    /// Cancelled when the update's round closes. An update of a buffered job counts in the next round then, so nothing
+    /// stops it.
+    closing: Option<CancellationToken>,
+}
+
+impl<'a> Receiving<'a> {
+    /// Waits for memory.
+    ///
+    /// # Errors
+    /// The reason to stop that came before there was memory.
+    pub(super) async fn begin(
+        upload: &'a Upload,
+        target: &'a Target,
+        claim: &'a Claim,
+        bench: &'a Workbench,
+        need: Need,
+    ) -> Result<Self, Stop> {
+        let sum = upload.updates.sums.get(target.round.key());
+        let closing = sum.as_ref().filter(|_| !target.is_buffered()).map(|sum| sum.closing());
+        let until_ms = target.until_ms();
+        let stops =
+            Stops { services: &upload.services, until_ms, closing: closing.as_ref(), claim: Some(claim), share: None };
+        let share = tokio::select! {
+            share = upload.updates.budget.acquire(need) => share,
+            stop = stops.first() => return Err(stop),
+        };
+        Ok(Self { upload, target, bench, share, claim, sum, closing })
+    }
+
+    /// The reasons to stop reading.
+    pub(super) fn stops(&self) -> Stops<'_> {
+        Stops {
+            services: &self.upload.services,
+            until_ms: self.target.until_ms(),
+            closing: self.closing.as_ref(),
+            claim: Some(self.claim),
+            share: Some(&self.share),
+        }
+    }
+
+    /// A place for the update in the sum of its round, if there is a sum that takes it.
+    pub(super) fn flight(&self) -> Option<Flight> {
+        let (upload, staleness) = (self.upload, self.target.staleness());
+        // The weight was checked, and the sum has a place for each member of the cohort.
+        self.sum.as_ref()?.begin(upload.id, upload.contribution(), staleness).ok().flatten()
+    }
+}
