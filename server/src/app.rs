@@ -61,18 +61,21 @@ pub struct App {
     pub ca: Option<Sha256Hash>,
 }
 
+/// Settings of the state that requests share.
+#[derive(Clone, Copy, Debug)]
+pub struct AppSettings {
+    /// How long a dead coordinator's jobs wait before another takes them over.
+    pub lease: Duration,
+    /// Limit for all updates in flight, in bytes.
+    pub upload_memory: usize,
+    pub limits: Limits,
+    /// Fingerprint of the private CA that enrolment tokens name.
+    pub ca: Option<Sha256Hash>,
+}
+
 impl App {
-    /// `lease` is how long a dead coordinator's jobs wait before another takes them over. `upload_memory` is the limit
-    /// in bytes for all updates in flight.
-    pub fn new(
-        services: Services,
-        lease: Duration,
-        upload_memory: usize,
-        people: People,
-        devices: Devices,
-        limits: Limits,
-        ca: Option<Sha256Hash>,
-    ) -> Arc<Self> {
+    pub fn new(services: Services, people: People, devices: Devices, settings: AppSettings) -> Arc<Self> {
+        let AppSettings { lease, upload_memory, limits, ca } = settings;
         let is_shared = services.db.engine() == Engine::Postgres;
         Arc::new(Self {
             fleet: Arc::new(Fleet::new(is_shared, Pace::below(limits.checkins_per_second))),

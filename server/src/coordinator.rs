@@ -13,12 +13,12 @@ use tributary_protocol::operator::{Engine, Token};
 use tributary_protocol::sealed::Sealed;
 use tributary_protocol::state::{AuditAction, Role, TokenKind};
 
-use crate::app::App;
+use crate::app::{App, AppSettings};
 use crate::blob::{self, BlobError, Blobs, OpenStoreError, OpenedStore, sweep};
 #[cfg(feature = "postgres")]
 use crate::cluster::bell;
 use crate::cluster::lease::LEASE_DEFAULT;
-use crate::db::{Db, DbError, NewAudit};
+use crate::db::{Db, DbError, NewAudit, stored_hash};
 use crate::devices::{DeviceSettings, Devices};
 use crate::evaluator::Evaluator;
 use crate::fleet::seats;
@@ -195,7 +195,8 @@ impl Coordinator {
         let notifier = config.notify.clone().map(notify::Sender::new).transpose().map_err(ServeError::Notify)?;
         let people = People::new(entrance, config.oidc.clone())?;
         let devices = Devices::new(&config.devices)?;
-        let app = App::new(services, config.lease, config.upload_memory, people, devices, config.limits, ca);
+        let (lease, upload_memory, limits) = (config.lease, config.upload_memory, config.limits);
+        let app = App::new(services, people, devices, AppSettings { lease, upload_memory, limits, ca });
         let (connections, join) = (config.connections, config.join);
         Ok(Self { app, connections, tls, first_operator_token, first_clients, notifier, join })
     }
@@ -238,43 +239,9 @@ impl Coordinator {
     /// None at present: a listener that fails is tried again.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
         let app = self.app;
-        let mut tasks = JoinSet::new();
-        let keeper = Arc::clone(&app);
-        tasks.spawn(async move { keeper.leases.keep(&keeper).await });
-        let driver = app.driver();
-        tasks.spawn(async move { driver.run().await });
-        let sweeper = Arc::clone(&app);
-        tasks.spawn(async move {
-            let Services { blobs, db, clock, stopping, .. } = &sweeper.services;
-            sweep::run(blobs, db, clock, stopping).await;
-        });
-        tasks.spawn(tidy_metrics(Arc::clone(&app)));
-        let loaded = Arc::clone(&app);
-        tasks.spawn(async move { load::keep(&loaded).await });
-        if let Some(notifier) = self.notifier {
-            let app = Arc::clone(&app);
-            tasks.spawn(async move { notifier.run(&app).await });
-        }
+        let mut tasks = background(&app, self.notifier);
         if let Some(tls) = &self.tls {
             tasks.spawn(keep_certificate(Arc::clone(&app), Arc::clone(tls)));
-        }
-        if app.fleet.seats.is_some() {
-            let app = Arc::clone(&app);
-            tasks.spawn(async move {
-                if let Some(seats) = &app.fleet.seats {
-                    seats::run(&app, seats).await;
-                }
-            });
-        }
-        #[cfg(feature = "postgres")]
-        if let Db::Postgres { pool, .. } = &app.db {
-            let (app, pool) = (Arc::clone(&app), pool.clone());
-            tasks.spawn(async move { bell::run(&app, pool, |clients| app.fleet.lobby.call(clients)).await });
-        }
-        // A manual clock has no ticks, so tests call `scheduled::run_due` themselves.
-        if matches!(app.clock, Clock::System) {
-            let app = Arc::clone(&app);
-            tasks.spawn(async move { scheduled::run(&app).await });
         }
         let stopping = app.stopping.clone();
         let stop = async move {
@@ -311,6 +278,46 @@ impl Coordinator {
         app.db.close().await;
         Ok(())
     }
+}
+
+/// Everything that runs beside the requests until the coordinator stops.
+fn background(app: &Arc<App>, notifier: Option<notify::Sender>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let keeper = Arc::clone(app);
+    tasks.spawn(async move { keeper.leases.keep(&keeper).await });
+    let driver = app.driver();
+    tasks.spawn(async move { driver.run().await });
+    let sweeper = Arc::clone(app);
+    tasks.spawn(async move {
+        let Services { blobs, db, clock, stopping, .. } = &sweeper.services;
+        sweep::run(blobs, db, clock, stopping).await;
+    });
+    tasks.spawn(tidy_metrics(Arc::clone(app)));
+    let loaded = Arc::clone(app);
+    tasks.spawn(async move { load::keep(&loaded).await });
+    if let Some(notifier) = notifier {
+        let app = Arc::clone(app);
+        tasks.spawn(async move { notifier.run(&app).await });
+    }
+    if app.fleet.seats.is_some() {
+        let app = Arc::clone(app);
+        tasks.spawn(async move {
+            if let Some(seats) = &app.fleet.seats {
+                seats::run(&app, seats).await;
+            }
+        });
+    }
+    #[cfg(feature = "postgres")]
+    if let Db::Postgres { pool, .. } = &app.db {
+        let (app, pool) = (Arc::clone(app), pool.clone());
+        tasks.spawn(async move { bell::run(&app, pool, |clients| app.fleet.lobby.call(clients)).await });
+    }
+    // A manual clock has no ticks, so tests call `scheduled::run_due` themselves.
+    if matches!(app.clock, Clock::System) {
+        let app = Arc::clone(app);
+        tasks.spawn(async move { scheduled::run(&app).await });
+    }
+    tasks
 }
 
 /// Calls [`crate::metrics::Metrics::tidy`] regularly until the coordinator stops.
@@ -388,13 +395,13 @@ async fn let_operator_in(db: &Db, clock: &Clock, configured: Option<&Secret>) ->
     }
     let mut tx = db.begin().await?;
     let (secret, label) = match configured {
-        Some(secret) if tx.working_token(&api::stored_hash(secret), now_ms).await?.is_some() => return Ok(None),
+        Some(secret) if tx.working_token(&stored_hash(secret), now_ms).await?.is_some() => return Ok(None),
         Some(secret) => (secret.clone(), "from the configuration"),
         None if tx.has_admin_token(now_ms).await? => return Ok(None),
         None => (entropy::secret(SecretKind::Operator), "made at the first start"),
     };
     let token = lasting_token(None, label, now_ms);
-    match tx.insert_token(&token, &api::stored_hash(&secret)).await {
+    match tx.insert_token(&token, &stored_hash(&secret)).await {
         // The configured token was revoked and stays revoked.
         Err(DbError::Duplicate) => {
             tracing::warn!("the configured operator token was revoked; it is not accepted");
@@ -429,7 +436,7 @@ async fn let_clients_in(db: &Db, clock: &Clock, ca: Option<Sha256Hash>) -> Resul
         Err(DbError::Duplicate) => return Ok(None),
         stored => stored?,
     }
-    tx.insert_token(&token, &api::stored_hash(&secret)).await?;
+    tx.insert_token(&token, &stored_hash(&secret)).await?;
     tx.commit().await?;
     Ok(Some(FirstClients { population, token: PinnedSecret::new(secret, ca) }))
 }

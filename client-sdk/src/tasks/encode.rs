@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tributary_protocol::device::Assignment;
 use tributary_protocol::model::ParameterList;
-use tributary_protocol::update::{EncodeError, Residual, UpdateHeader, UpdateLimits, encode_with_residual};
+use tributary_protocol::update::{EncodeError, Feedback, Residual, UpdateHeader, UpdateLimits, encode_with_residual};
 
 use super::norm::{self, norm, sent_norm};
 use crate::trainer::TrainError;
@@ -64,8 +64,7 @@ pub(super) fn encode(
             &header,
             assignment.round,
             assignment.seed.derive("update", 0),
-            scaled.as_ref().or(left_out),
-            assignment.model_sha256,
+            Feedback { residual: scaled.as_ref().or(left_out), model_sha256: assignment.model_sha256 },
         );
         let (file, left) = encoded.map_err(|error| match error {
             EncodeError::NotFinite { .. } => TrainError::Diverged,

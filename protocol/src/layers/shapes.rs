@@ -140,18 +140,7 @@ impl Layer {
                 Self::Linear { out_features, bias: true }.output_shape(input)
             }
             Self::Conv2d { out_channels, kernel_size, stride, padding, .. } => {
-                at_least_one("out_channels", out_channels)?;
-                let [_, height, width] = image(input)?;
-                if padding == Padding::Same {
-                    window_at_least_one(kernel_size, stride)?;
-                    return match stride == HeightWidth::square(1) {
-                        true => Ok(vec![out_channels, height, width]),
-                        false => Err(out_of_range("stride", "1 where the padding is \"same\"")),
-                    };
-                }
-                let zeros = if let Padding::Zeros(zeros) = padding { zeros } else { HeightWidth::square(0) };
-                let [height, width] = windows(input, kernel_size, stride, zeros)?;
-                Ok(vec![out_channels, height, width])
+                convolved(input, out_channels, kernel_size, (stride, padding))
             }
             Self::MaxPool2d { kernel_size, stride } | Self::AvgPool2d { kernel_size, stride } => {
                 let [channels, ..] = image(input)?;
@@ -199,6 +188,27 @@ impl Layer {
             }
         }
     }
+}
+
+/// The output shape of a convolution.
+fn convolved(
+    input: &[usize],
+    out_channels: usize,
+    kernel_size: HeightWidth,
+    (stride, padding): (HeightWidth, Padding),
+) -> Result<Vec<usize>, LayerError> {
+    at_least_one("out_channels", out_channels)?;
+    let [_, height, width] = image(input)?;
+    if padding == Padding::Same {
+        window_at_least_one(kernel_size, stride)?;
+        return match stride == HeightWidth::square(1) {
+            true => Ok(vec![out_channels, height, width]),
+            false => Err(out_of_range("stride", "1 where the padding is \"same\"")),
+        };
+    }
+    let zeros = if let Padding::Zeros(zeros) = padding { zeros } else { HeightWidth::square(0) };
+    let [height, width] = windows(input, kernel_size, stride, zeros)?;
+    Ok(vec![out_channels, height, width])
 }
 
 /// The number of windows in each direction.

@@ -46,6 +46,6 @@ pub use form::{FormBodyError, FormDecoder, FormError, FormSurvey, FormWriter, fo
 pub use format::FORMAT;
 pub use header::UpdateHeader;
 pub use model_delta::{ModelDeltaSurvey, ModelDeltaWriter, add_model_delta, model_delta_bytes_max, model_delta_header};
-pub use residual::{Residual, ResidualError, encode_with_residual};
+pub use residual::{Feedback, Residual, ResidualError, encode_with_residual};
 pub use sink::DeltaSink;
 pub use size::bytes_max;

@@ -25,8 +25,6 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use tributary_protocol::job_file::JOB_FILE_BYTES_MAX;
 use tributary_protocol::problem::ProblemType;
 
-pub(crate) use auth::stored_hash;
-
 use crate::app::App;
 use observe::Observe;
 use problem::ApiError;

@@ -1,12 +1,7 @@
 //! What transactions change about clients, for those who remember clients.
 
-use std::sync::Arc;
-
 use tributary_protocol::device::Attributes;
-use tributary_protocol::id::{ClientId, Name};
-
-use super::downloads::Downloads;
-use super::recent::RecentClients;
+use tributary_protocol::id::Name;
 
 /// What a transaction changes about a client.
 #[derive(Clone, Debug)]
@@ -26,27 +21,4 @@ pub(super) struct Seen {
     pub(super) sdk: Option<Name>,
     pub(super) examples: u64,
     pub(super) at_ms: i64,
-}
-
-/// Those who remember clients and follow what becomes of them.
-#[derive(Clone, Debug)]
-pub struct Followers {
-    /// None where another coordinator may change a client.
-    pub(super) recent: Option<Arc<RecentClients>>,
-    pub(super) downloads: Arc<Downloads>,
-}
-
-impl Followers {
-    /// Follows the changes of a transaction that was stored, or may have been. What could not be synced may be stored
-    /// all the same, so a client that a failed commit changes is one that nobody knows any more.
-    pub(super) fn follow(&self, changes: Vec<(ClientId, ClientChange)>, is_stored: bool) {
-        for (client, change) in changes {
-            match (change, &self.recent) {
-                (ClientChange::Ended, _) if is_stored => self.downloads.forget(client),
-                (ClientChange::Ended, _) | (_, None) => {}
-                (ClientChange::Seen(seen), Some(recent)) if is_stored => recent.see(client, *seen),
-                (_, Some(recent)) => recent.forget(client),
-            }
-        }
-    }
 }

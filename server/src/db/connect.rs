@@ -12,24 +12,18 @@ use tokio::time::Instant;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::operator::{DbLatency, Engine};
 
-use super::changes::Followers;
-use super::downloads::Downloads;
 use super::file::DbFile;
+use super::followers::Followers;
 use super::log_sync::LogSync;
 #[cfg(feature = "postgres")]
 use super::postgres;
 use super::sqlite::{Connections, SqliteTx};
 use super::watched::Watched;
 use super::{DbError, KnownClient, Tx};
-use crate::metrics::waits::{Waits, latency};
 use crate::metrics::{DbOperation, Metrics};
 use crate::runtime::clock::Stopwatch;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
-
-/// Waiting times for transactions, per process.
-static READS: Waits = Waits::new();
-static WRITES: Waits = Waits::new();
 
 /// Longest wait for a connection before the request is answered with 503.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -187,7 +181,7 @@ impl Db {
                 Tx::Postgres(Watched::begun(begun, operation, stopwatch, metrics)?.followed_by(followers))
             }
         };
-        WRITES.took(began.elapsed());
+        self.metrics().writes.took(began.elapsed());
         Ok(tx)
     }
 
@@ -207,7 +201,7 @@ impl Db {
                 Tx::Postgres(Watched::begun(begun, operation, stopwatch, metrics)?)
             }
         };
-        READS.took(began.elapsed());
+        self.metrics().reads.took(began.elapsed());
         Ok(tx)
     }
 
@@ -228,7 +222,7 @@ impl Db {
                 Tx::Postgres(Watched::begun(connection, operation, stopwatch, metrics)?)
             }
         };
-        READS.took(began.elapsed());
+        self.metrics().reads.took(began.elapsed());
         Ok(tx)
     }
 
@@ -271,11 +265,7 @@ impl Db {
         matches!(self, Self::Sqlite { .. })
     }
 
-    pub(super) fn downloads(&self) -> &Downloads {
-        &self.followers().downloads
-    }
-
-    fn followers(&self) -> &Followers {
+    pub(super) fn followers(&self) -> &Followers {
         match self {
             Self::Sqlite { followers, .. } => followers,
             #[cfg(feature = "postgres")]
@@ -285,7 +275,10 @@ impl Db {
 
     /// Recent waiting times of transactions.
     pub fn latency(&self) -> DbLatency {
-        latency(&READS, &WRITES)
+        let Metrics { reads, writes, .. } = &**self.metrics();
+        let ((read_ms_p50, read_ms_p99), (write_ms_p50, write_ms_p99)) =
+            (reads.percentiles_ms(), writes.percentiles_ms());
+        DbLatency { read_ms_p50, read_ms_p99, write_ms_p50, write_ms_p99 }
     }
 
     pub fn metrics(&self) -> &Arc<Metrics> {

@@ -2,7 +2,7 @@
 
 use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{Name, TokenId};
+use tributary_protocol::id::{Name, Secret, TokenId};
 use tributary_protocol::operator::{Population, Token};
 use tributary_protocol::state::{Role, TokenKind};
 
@@ -69,6 +69,11 @@ struct TokenMinute {
     #[sqlx(flatten)]
     token: TokenRow,
     minute_at_ms: i64,
+}
+
+/// The hash under which a secret is stored. A secret has 32 random bytes, so it needs neither salt nor a slow hash.
+pub(crate) fn stored_hash(secret: &Secret) -> Sha256Hash {
+    Sha256Hash::of(secret.expose().as_bytes())
 }
 
 /// What an enrolment token says to one more enrolment.

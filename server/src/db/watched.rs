@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use tributary_protocol::id::ClientId;
 
-use super::changes::{ClientChange, Followers};
+use super::changes::ClientChange;
 use super::downloads::Download;
+use super::followers::Followers;
 use super::log_sync::LogSync;
 use crate::metrics::{Counted, DbOperation, Metrics};
 use crate::runtime::clock::Stopwatch;

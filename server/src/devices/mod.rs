@@ -5,6 +5,7 @@
 //! | `request` | certificate requests: the key that is to be certified |
 //! | `authority` | the CA of each population, and the certificates that it signs |
 //! | `presented` | the certificate that a client presents: whose it is, and whether it is valid |
+//! | `enrolment` | a device becomes a client, or comes back as the client that it was |
 //! | `attestation` | the operator's webhook that allows enrolments |
 //!
 //! The handshake accepts any certificate whose key the client has. Who it belongs to, who signed it and whether it is
@@ -14,6 +15,7 @@
 
 mod attestation;
 mod authority;
+mod enrolment;
 mod presented;
 mod request;
 
@@ -22,6 +24,7 @@ use std::time::Duration;
 pub use attestation::AttestationSettings;
 pub(crate) use attestation::{AttestationError, AttestationHook, Question};
 pub(crate) use authority::{Authority, AuthorityError};
+pub(crate) use enrolment::{Applicant, EnrolError, Enrolled, enrol};
 pub(crate) use presented::{PresentedError, signed_client};
 pub(crate) use request::{CertifiedKey, RequestError};
 

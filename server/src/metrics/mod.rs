@@ -12,7 +12,7 @@ mod populations;
 mod process;
 mod registry;
 pub mod table;
-pub(crate) mod waits;
+mod waits;
 
 use std::sync::Arc;
 
@@ -35,6 +35,7 @@ use http::Http;
 use populations::Populations;
 pub(crate) use process::resident_bytes;
 pub(crate) use registry::Registry;
+use waits::Waits;
 
 /// Who may read `/metrics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,6 +135,10 @@ pub struct Metrics {
     leases_lost: Counter,
     database: [(Histogram, Counter); DbOperation::ALL.len()],
     blob_store: [(Histogram, Counter); BlobCall::ALL.len()],
+    /// How long transactions waited to read.
+    pub(crate) reads: Waits,
+    /// How long transactions waited to write.
+    pub(crate) writes: Waits,
 }
 
 /// Updates in flight.
@@ -222,6 +227,8 @@ impl Metrics {
                     registry.counter(&table::BLOB_STORE_FAILURES, &labels),
                 )
             }),
+            reads: Waits::default(),
+            writes: Waits::default(),
             access,
             registry,
         })

@@ -3,7 +3,6 @@
 use std::sync::Mutex;
 
 use tributary_engine::story::percentile;
-use tributary_protocol::operator::DbLatency;
 
 use crate::runtime::lock::Locked;
 
@@ -23,11 +22,6 @@ struct Ring {
 }
 
 impl Waits {
-    /// No wait yet.
-    pub(crate) const fn new() -> Self {
-        Self { newest: Mutex::new(Ring { waits_us: [0; WAITS_MAX], count: 0 }) }
-    }
-
     pub(crate) fn took(&self, wait: std::time::Duration) {
         let mut ring = self.newest.locked();
         let slot = ring.count % WAITS_MAX;
@@ -47,15 +41,10 @@ impl Waits {
 }
 
 impl Default for Waits {
+    /// No wait yet.
     fn default() -> Self {
-        Self::new()
+        Self { newest: Mutex::new(Ring { waits_us: [0; WAITS_MAX], count: 0 }) }
     }
-}
-
-/// Percentiles of waits for reading and writing, as operators see them.
-pub(crate) fn latency(reads: &Waits, writes: &Waits) -> DbLatency {
-    let ((read_ms_p50, read_ms_p99), (write_ms_p50, write_ms_p99)) = (reads.percentiles_ms(), writes.percentiles_ms());
-    DbLatency { read_ms_p50, read_ms_p99, write_ms_p50, write_ms_p99 }
 }
 
 #[cfg(test)]
@@ -66,7 +55,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_of_the_newest_waits() {
-        let waits = Waits::new();
+        let waits = Waits::default();
         assert_eq!(waits.percentiles_ms(), (None, None));
         waits.took(Duration::from_secs(1 << 40));
         assert_eq!(waits.percentiles_ms().0, Some(f64::from(u32::MAX) / 1000.0));

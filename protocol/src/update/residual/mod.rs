@@ -26,9 +26,18 @@ use crate::model::ParameterList;
 use crate::seed::Seed;
 pub use file::{Residual, ResidualError};
 
+/// What the error feedback of an update needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Feedback<'a> {
+    /// What the client's earlier update left out.
+    pub residual: Option<&'a Residual>,
+    /// The model that the delta is relative to.
+    pub model_sha256: Sha256Hash,
+}
+
 /// Encodes the sum of the delta and the residual, as [`encode`] would. Returns the file and the new residual.
 ///
-/// `model_sha256` names the model that the delta is relative to. A residual that does not fit ([`Residual::fits`]) is
+/// A residual that does not fit ([`Residual::fits`]) is
 /// ignored. For a codec without error feedback this is [`encode`], and there is no new residual. Store the new residual
 /// once the server has accepted the update; until then the old one is valid.
 ///
@@ -43,8 +52,7 @@ pub fn encode_with_residual(
     header: &UpdateHeader,
     round: u32,
     seed: Seed,
-    residual: Option<&Residual>,
-    model_sha256: Sha256Hash,
+    Feedback { residual, model_sha256 }: Feedback<'_>,
 ) -> Result<(Vec<u8>, Option<Residual>), EncodeError> {
     if !header.codec.properties().error_feedback {
         return Ok((encode(delta, parameters, header, round, seed)?, None));
@@ -185,6 +193,10 @@ mod tests {
 
     const MODEL: Sha256Hash = Sha256Hash([7; 32]);
 
+    fn feedback(residual: Option<&Residual>) -> Feedback<'_> {
+        Feedback { residual, model_sha256: MODEL }
+    }
+
     fn parameters(values: usize) -> Arc<ParameterList> {
         let half = values / 2;
         let specs = vec![ParameterSpec::new("a", [half]), ParameterSpec::new("b", [values - half])];
@@ -199,7 +211,8 @@ mod tests {
     fn sent(codec: Codec, delta: &[f32], round: u32, residual: Option<&Residual>) -> (Vec<f32>, Option<Residual>) {
         let (parameters, header) = (parameters(delta.len()), header(codec));
         let (file, residual) =
-            encode_with_residual(delta, &parameters, &header, round, Seed(u64::from(round)), residual, MODEL).unwrap();
+            encode_with_residual(delta, &parameters, &header, round, Seed(u64::from(round)), feedback(residual))
+                .unwrap();
         let mut decoder = UpdateDecoder::new(parameters, header, UpdateLimits::of_magnitude(f32::MAX));
         let mut decoded = vec![0.0; delta.len()];
         decoder.push(&file, &mut decoded).unwrap();
@@ -355,7 +368,7 @@ mod tests {
         let parameters = parameters(3);
         let header = header(top_k(SparseValues::F16));
         let encode =
-            |delta: &[f32], residual| encode_with_residual(delta, &parameters, &header, 1, Seed(1), residual, MODEL);
+            |delta: &[f32], residual| encode_with_residual(delta, &parameters, &header, 1, Seed(1), feedback(residual));
         assert_eq!(encode(&[1.0, f32::NAN, 0.0], None), Err(EncodeError::NotFinite { index: 1 }));
         let values = vec![0.0, 0.0, f32::MAX];
         let residual = Residual { values, momentum: None, round: 1, model_sha256: MODEL };

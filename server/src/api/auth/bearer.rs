@@ -2,16 +2,10 @@
 
 use axum::http::header;
 use axum::http::request::Parts;
-use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{Secret, SecretKind};
 use tributary_protocol::problem::ProblemType;
 
 use crate::api::problem::ApiError;
-
-/// The hash under which a secret is stored. A secret has 32 random bytes, so it needs neither salt nor a slow hash.
-pub(crate) fn stored_hash(secret: &Secret) -> Sha256Hash {
-    Sha256Hash::of(secret.expose().as_bytes())
-}
 
 /// The bearer secret of a request, if it is of the wanted kind.
 pub(super) fn bearer(parts: &Parts, wanted: SecretKind, described: &str) -> Result<Secret, ApiError> {

@@ -12,11 +12,11 @@ use tributary_protocol::id::{Name, SecretKind, TokenId};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Standing;
 
-use super::bearer::{bearer, bearer_text, stored_hash, unauthorized};
+use super::bearer::{bearer, bearer_text, unauthorized};
 use super::caller::Caller;
 use crate::api::problem::ApiError;
 use crate::app::App;
-use crate::db::{ClientRow, KnownClient};
+use crate::db::{ClientRow, KnownClient, stored_hash};
 use crate::devices::{ClientAuth, PresentedError, SECRET_RENEWED_AFTER_MS, signed_client};
 use crate::net::PeerCertificate;
 

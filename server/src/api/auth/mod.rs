@@ -8,7 +8,6 @@ mod operator;
 mod permit;
 mod session;
 
-pub(crate) use bearer::stored_hash;
 pub(super) use caller::{Caller, CallerCell, Origin};
 pub(super) use device::{Device, DueDevice, Enroller, Identified};
 pub(super) use operator::{Credential, Operator, StillIn, account_actor};

@@ -10,13 +10,13 @@ use tributary_protocol::id::{ClientId, JobId, Name, SecretKind, TokenId};
 use tributary_protocol::operator::{Client, SignedIn};
 use tributary_protocol::problem::ProblemType;
 
-use super::bearer::{bearer, bearer_text, stored_hash, unauthorized};
+use super::bearer::{bearer, bearer_text, unauthorized};
 use super::caller::Caller;
 use super::permit::{Permit, Power};
 use super::session::{require_own_page, secret_in_cookie, used_since_ms};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::db::{DbError, JobRow, Text, Tx};
+use crate::db::{DbError, JobRow, Text, Tx, stored_hash};
 
 /// Largest error of the time of last use. It saves a write per request.
 const USED_EVERY_MS: i64 = 60_000;

@@ -10,18 +10,17 @@ use tributary_protocol::credential::{
 use tributary_protocol::device::{EnrolRequest, EnrolResponse};
 use tributary_protocol::id::{ClientId, Name, SecretKind};
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::state::{AuditAction, Standing};
 use tributary_protocol::text;
 
 use super::texts::require_text;
-use crate::api::auth::{Device, Enroller, stored_hash};
+use crate::api::auth::{Device, Enroller};
 use crate::api::extract::Json;
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::db::{ClientRow, Enrolment, Json as Stored, NewAudit, ReEnrolment, Tx};
+use crate::db::{Enrolment, stored_hash};
 use crate::devices::{
-    AttestationError, Authority, AuthorityError, CertifiedKey, ClientAuth, PresentedError, Question, RequestError,
-    signed_client,
+    Applicant, AttestationError, Authority, AuthorityError, CertifiedKey, ClientAuth, EnrolError, Enrolled, Question,
+    RequestError, enrol as enrol_device,
 };
 use crate::net::PeerCertificate;
 use crate::runtime::entropy;
@@ -42,75 +41,16 @@ pub(super) async fn enrol(
         let detail = "this coordinator identifies clients by certificates; send a certificate request";
         return Err(ApiError::new(ProblemType::CertificateRequired, detail));
     }
-    let again = match (peer, &key) {
-        (Some(Extension(peer)), Some(key)) => returning(&app, &peer, &enroller.population, key).await?,
-        _ => None,
-    };
     require_attested(&app, &enroller, key.as_ref(), &request).await?;
-    let authority = match &key {
-        Some(key) if auth.asks_for_certificates() => Some((authority(&app, &enroller.population).await?, key)),
-        _ => None,
+    let applicant = Applicant {
+        population: &enroller.population,
+        token: enroller.token,
+        attributes: request.attributes,
+        peer: peer.as_ref().map(|Extension(peer)| peer),
+        key: key.as_ref(),
     };
-    let now_ms = app.clock.now_ms();
-    let secret = entropy::secret(SecretKind::Client);
-    let mut tx = app.db.begin().await?;
-    let token = match tx.count_enrolment(enroller.token, now_ms).await? {
-        Enrolment::Counted(token) => token,
-        refused => return Err(refused_enrolment(&refused)),
-    };
-    let client = match again {
-        Some(client) => {
-            let again = ReEnrolment {
-                client,
-                token: token.id,
-                secret: stored_hash(&secret),
-                attributes: &request.attributes.with_granted(&token.attributes),
-                granted: &token.attributes,
-                now_ms,
-            };
-            if !tx.enrol_again(again).await? {
-                return Err(revoked());
-            }
-            client
-        }
-        None => {
-            if let Some(key) = &key {
-                require_unbarred(&mut tx, &enroller.population, key).await?;
-            }
-            let client = ClientRow {
-                id: ClientId::from_random(entropy::random()),
-                number: tx.next_client_number(&enroller.population).await?,
-                population: enroller.population.clone(),
-                attributes: Stored(request.attributes.with_granted(&token.attributes)),
-                granted: Stored(token.attributes),
-                standing: Standing::Active,
-                sdk: None,
-                examples: 0,
-                created_at_ms: now_ms,
-                last_seen_at_ms: now_ms,
-            };
-            tx.insert_client(&client, token.id, &stored_hash(&secret)).await?;
-            client.id
-        }
-    };
-    let certificate = match &authority {
-        Some((authority, key)) => Some(issue(&app, authority, &enroller.population, client, key, now_ms)?),
-        None => None,
-    };
-    if let Some(key) = &key {
-        let until_ms = certificate.as_ref().map(|_| now_ms.saturating_add(app.devices.certificate_life_ms));
-        tx.bind_key(client, &key.fingerprint, until_ms).await?;
-    }
-    let enrolled = NewAudit {
-        actor: token.id.to_string(),
-        label: token.label,
-        action: AuditAction::ClientEnrol,
-        subject: client.to_string(),
-        population: Some(enroller.population.clone()),
-        detail: again.map(|_| "again, with its earlier certificate".to_owned()),
-    };
-    tx.append_audit(enrolled, now_ms).await?;
-    tx.commit().await?;
+    let life_ms = auth.asks_for_certificates().then_some(app.devices.certificate_life_ms);
+    let Enrolled { client, secret, certificate } = enrol_device(&app, applicant, life_ms).await?;
     Ok(Json(EnrolResponse { client, secret, population: enroller.population, certificate }))
 }
 
@@ -144,39 +84,6 @@ pub(super) async fn secret(State(app): State<Arc<App>>, Device(client): Device) 
     tx.set_next_secret(client.id, &stored_hash(&secret)).await?;
     tx.commit().await?;
     Ok(Json(NewSecret { secret }))
-}
-
-/// The client that enrols again: it presented a certificate of this population in the handshake, which may have
-/// expired, and requests the new one for the same key. A copy of its request alone could come from anybody.
-async fn returning(
-    app: &App,
-    peer: &PeerCertificate,
-    population: &Name,
-    key: &CertifiedKey,
-) -> Answer<Option<ClientId>> {
-    match signed_client(&app.db, peer).await {
-        Ok((known, presented)) if known.client.population == *population && presented.key == key.fingerprint => {
-            Ok(Some(known.client.id))
-        }
-        Err(PresentedError::Db(error)) => Err(error.into()),
-        Ok(_) | Err(_) => Ok(None),
-    }
-}
-
-/// A device that was excluded under an earlier id does not come back with the same key.
-async fn require_unbarred(tx: &mut Tx, population: &Name, key: &CertifiedKey) -> Answer<()> {
-    match tx.barred_client(population, &key.fingerprint).await? {
-        None => Ok(()),
-        Some((_, Standing::Revoked)) => Err(revoked()),
-        Some((client, _)) => {
-            let detail = format!("this device is quarantined as {client} until an operator releases it");
-            Err(ApiError::new(ProblemType::Forbidden, detail))
-        }
-    }
-}
-
-fn revoked() -> ApiError {
-    ApiError::new(ProblemType::ClientRevoked, "an operator revoked this device; it needs a new key to enrol again")
 }
 
 /// Asks the operator's webhook, if there is one.
@@ -239,6 +146,24 @@ fn refused_enrolment(refused: &Enrolment) -> ApiError {
         .retry_after_ms(*retry_after_ms),
         Enrolment::Unknown | Enrolment::Counted(_) => {
             ApiError::new(ProblemType::Unauthorized, "this enrolment token is unknown, expired or revoked")
+        }
+    }
+}
+
+impl From<EnrolError> for ApiError {
+    fn from(error: EnrolError) -> Self {
+        match error {
+            EnrolError::Db(error) => error.into(),
+            EnrolError::Authority(error) => error.into(),
+            EnrolError::Token(refused) => refused_enrolment(&refused),
+            EnrolError::Revoked => Self::new(
+                ProblemType::ClientRevoked,
+                "an operator revoked this device; it needs a new key to enrol again",
+            ),
+            EnrolError::Quarantined(client) => Self::new(
+                ProblemType::Forbidden,
+                format!("this device is quarantined as {client} until an operator releases it"),
+            ),
         }
     }
 }

@@ -14,11 +14,11 @@ use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AuditAction, Standing, TokenKind};
 use tributary_protocol::text::is_text;
 
-use crate::api::auth::{Administers, Operator, Views, stored_hash};
+use crate::api::auth::{Administers, Operator, Views};
 use crate::api::extract::{Json, Path, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::db::{DbError, Tx};
+use crate::db::{DbError, Tx, stored_hash};
 use crate::fleet::online::Online;
 use crate::lifecycle::{assignments, standings};
 use crate::runtime::entropy;

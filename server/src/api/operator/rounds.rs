@@ -173,12 +173,8 @@ pub(super) async fn show(
     operator.job(&mut tx, job).await?;
     let row = tx.round(key).await?.ok_or_else(|| ApiError::not_found(format!("round {number} of {job}")))?;
     let evaluation = match key.task {
-        Task::Train => tx.round(RoundKey { task: Task::Evaluate, ..key }).await?,
+        Task::Train => evaluation_of(&app, &mut tx, key).await?,
         Task::Evaluate => None,
-    };
-    let evaluation = match evaluation {
-        Some(row) => Some(view(&app, &mut tx, row).await?),
-        None => None,
     };
     let classes = tx.class_counts(RoundKey { task: Task::Evaluate, ..key }).await?;
     let now_ms = app.clock.now_ms();
@@ -190,13 +186,6 @@ pub(super) async fn show(
     let is_pruned = row.pruned_at_ms.is_some();
     let mut round = view(&app, &mut tx, row).await?;
     attach_scalars(&mut tx, job, std::slice::from_mut(&mut round)).await?;
-    let evaluation = match evaluation {
-        Some(mut evaluation) => {
-            attach_scalars(&mut tx, job, std::slice::from_mut(&mut evaluation)).await?;
-            Some(evaluation)
-        }
-        None => None,
-    };
     let cohort = match round.closed_at_ms {
         Some(_) if !is_pruned => cohort(&mut tx, key).await?,
         _ => Vec::new(),
@@ -236,6 +225,15 @@ pub(super) async fn show(
         classes,
         round,
     }))
+}
+
+/// The evaluation of the model that a training round made, with its named scalars.
+async fn evaluation_of(app: &App, tx: &mut Tx, trained: RoundKey) -> Result<Option<Round>, DbError> {
+    let key = RoundKey { task: Task::Evaluate, ..trained };
+    let Some(row) = tx.round(key).await? else { return Ok(None) };
+    let mut evaluation = view(app, tx, row).await?;
+    attach_scalars(tx, key.job, std::slice::from_mut(&mut evaluation)).await?;
+    Ok(Some(evaluation))
 }
 
 pub(super) async fn cohort(tx: &mut Tx, key: RoundKey) -> Result<Vec<Assignment>, DbError> {

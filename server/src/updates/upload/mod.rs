@@ -26,16 +26,14 @@ use tributary_protocol::traffic::Traffic;
 use tributary_protocol::update::UpdateLimits;
 
 use super::Updates;
-use super::budget::Need;
 use super::claims::Claim;
-use crate::blob::{Staged, Workbench};
+use crate::blob::Staged;
 use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundRow};
 use crate::lifecycle::acceptance::{Accepted, Submission};
 use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
 use crate::services::Services;
 pub(crate) use body::Body;
 use body::{Stops, piece};
-use receiving::Receiving;
 use refusal::ATTEMPT_BYTES;
 pub(crate) use refusal::{Stop, UploadRefusal};
 
@@ -159,28 +157,6 @@ impl Upload {
         let uploaded = self.receive_on(&bench, &target, &claim, body).await;
         bench.clear().await;
         uploaded
-    }
-
-    async fn receive_on(
-        &self,
-        bench: &Workbench,
-        target: &Target,
-        claim: &Claim,
-        body: Body,
-    ) -> Result<Uploaded, UploadRefusal> {
-        let held_bytes = self.announced.held_bytes();
-        let need = match held_bytes {
-            Some(length) => Need::held(target.spec.file.population.clone(), length),
-            None => self.need_streamed(target),
-        };
-        let receiving = match Receiving::begin(self, target, claim, bench, need).await {
-            Ok(receiving) => receiving,
-            Err(stop) => return self.stop(stop).await,
-        };
-        match held_bytes {
-            Some(length) => receiving.held(body, length).await,
-            None => receiving.streamed(body).await,
-        }
     }
 
     async fn claim(&self, until_ms: i64) -> Result<Claim, UploadRefusal> {

@@ -3,7 +3,7 @@
 use tokio_util::sync::CancellationToken;
 
 use super::body::Stops;
-use super::{Stop, Target, Upload};
+use super::{Body, Stop, Target, Upload, UploadRefusal, Uploaded};
 use crate::blob::Workbench;
 use crate::updates::budget::{Need, Share};
 use crate::updates::claims::Claim;
@@ -22,12 +22,37 @@ pub(super) struct Receiving<'a> {
     closing: Option<CancellationToken>,
 }
 
+impl Upload {
+    /// Receives a body when there is memory for it: a small update as a whole, a large one chunk by chunk.
+    pub(super) async fn receive_on(
+        &self,
+        bench: &Workbench,
+        target: &Target,
+        claim: &Claim,
+        body: Body,
+    ) -> Result<Uploaded, UploadRefusal> {
+        let held_bytes = self.announced.held_bytes();
+        let need = match held_bytes {
+            Some(length) => Need::held(target.spec.file.population.clone(), length),
+            None => self.need_streamed(target),
+        };
+        let receiving = match Receiving::begin(self, target, claim, bench, need).await {
+            Ok(receiving) => receiving,
+            Err(stop) => return self.stop(stop).await,
+        };
+        match held_bytes {
+            Some(length) => receiving.held(body, length).await,
+            None => receiving.streamed(body).await,
+        }
+    }
+}
+
 impl<'a> Receiving<'a> {
     /// Waits for memory.
     ///
     /// # Errors
     /// The reason to stop that came before there was memory.
-    pub(super) async fn begin(
+    async fn begin(
         upload: &'a Upload,
         target: &'a Target,
         claim: &'a Claim,
