@@ -235,7 +235,7 @@ fn text(row: &Row) -> String {
 }
 
 impl Rule {
-    /// What it changes in a job of so many clients.
+    /// What it changes in a job of this many clients.
     fn changes(&self, clients: u32) -> Result<Changes, BenchError> {
         let algorithm = match self.kind {
             Kind::Proximal { mu } => Algorithm::FedProx { mu, adaptive: None },

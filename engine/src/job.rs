@@ -160,7 +160,7 @@ impl JobSpec {
         self.gathering(0).weighing()
     }
 
-    /// The optimiser of a round that starts from this model version and combines so many updates.
+    /// The optimiser of a round that starts from this model version and combines this many updates.
     #[must_use]
     pub fn optimizer(&self, base_version: u32, updates: u32) -> Box<dyn Optimizer> {
         match self.file.training.algorithm {
@@ -173,14 +173,14 @@ impl JobSpec {
         }
     }
 
-    /// How the control variate moves on in a round of so many updates; none if the job has none.
+    /// How the control variate moves on in a round of this many updates; none if the job has none.
     #[must_use]
     pub fn control_step(&self, updates: u32) -> Option<ControlStep> {
         let clients = self.file.training.algorithm.clients().filter(|_| self.plan.training.algorithm.sends_control());
         clients.map(|clients| ControlStep { share: share(updates, clients), first: self.shared().total() })
     }
 
-    /// Names and shapes of the file of a companion with so many values per shared parameter.
+    /// Names and shapes of the file of a companion with this many values per shared parameter.
     ///
     /// # Errors
     /// [`ParameterListError`] for more values than a file may have.

@@ -16,7 +16,7 @@ use super::text::Split;
 use crate::data::partition::Partition;
 use crate::options::parse_codec;
 
-/// Fewest clients of which one may be too slow and one may die while the rounds go on.
+/// Fewest clients of which one may be too slow and one may die while the rounds continue.
 const FAULTY_CLIENTS_MIN: u32 = 5;
 
 #[derive(Clone, Debug, Args)]
