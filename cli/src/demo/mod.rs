@@ -105,6 +105,7 @@ pub async fn run(args: &DemoArgs, output: &Output) -> Result<(), CliError> {
     };
     if result.is_ok() {
         keep(args, &coordinator, output).await;
+        output.note(&format!("the database and the model stay in {}", folder.display()));
     }
     coordinator.stop().await?;
     result
