@@ -222,3 +222,22 @@ pub fn plan_of(file: &JobFile) -> Plan {
         cadence: file.round.mode.cadence(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_of_another_size_has_caps_of_its_size_and_the_rest_of_its_job() {
+        let file = "name = 'a'\npopulation = 'b'\nmodel.input = [2]\n\
+                    model.layers = [{ kind = 'linear', out_features = 2 }]\n\
+                    training.steps = 1\ntraining.optimizer = { kind = 'sgd', learning_rate = 0.1 }";
+        let id = format!("job_{}", "0".repeat(32)).parse().unwrap();
+        let spec = Arc::new(JobSpec::new(id, JobFile::parse(file).unwrap()).unwrap());
+        let cohort = spec.file.round.cohort_size();
+        assert!(Arc::ptr_eq(&spec.with_cohort(cohort), &spec));
+        let smaller = spec.with_cohort(cohort - 1);
+        assert_eq!(smaller.caps, SumCaps { updates_max: cohort - 1, ..spec.caps });
+        assert_eq!((smaller.plan_hash, &smaller.file), (spec.plan_hash, &spec.file));
+    }
+}

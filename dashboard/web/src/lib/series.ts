@@ -14,7 +14,10 @@ export function smoothed(values: readonly (number | null)[]): (number | null)[] 
   });
 }
 
-/** Where the best value of a column is; undefined with fewer than two values. The first of equal ones, if none is named. */
+/**
+ * Where the best value of a column is; undefined with fewer than two values. The first of equal ones,
+ * if none is named.
+ */
 export function bestAt(values: readonly (number | null)[], best: "highest" | "lowest" | number): number | undefined {
   let at: number | undefined;
   let known = 0;

@@ -131,7 +131,7 @@ function sortingOf<T>(
   };
 }
 
-/** A head that sorts by its column: numbers from the largest, what is worst first, texts from A, and the other way when pressed again. */
+/** Sorts by its column: numbers and shares of losses from the largest, texts from A; then the other way. */
 function Head<T>(props: { column: Column<T>; look: string } & HeadSorting) {
   const { column, look, onSort } = props;
   const zone = useZone();
