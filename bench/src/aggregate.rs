@@ -1,4 +1,4 @@
-//! The cost of a round of large updates: wall time, processor time and memory of a coordinator in a process of its own.
+//! The cost of a round of large updates: wall time, processor time and memory of a coordinator in a separate process.
 //!
 //! Clients train nothing: each downloads the model, and after the last download all send the same bytes at once.
 //! Processor time per update is that of the process from the first byte sent to the last acknowledgement. Three

@@ -1,4 +1,4 @@
-//! Every figure of the benchmark page that has a target: each benchmark in a process of its own, one after the other.
+//! Every figure of the benchmark page that has a target: each benchmark in a separate process, one after the other.
 
 use std::fmt::Write;
 use std::path::PathBuf;

@@ -74,7 +74,7 @@ pub(crate) async fn run(args: &AttackArgs, output: &Output) -> Result<(), CliErr
     Ok(())
 }
 
-/// The rule with settings for so many attackers.
+/// The rule with settings for this many attackers.
 fn combine(rule: &str, attackers: u32, clients: u32, norm: f64) -> serde_json::Value {
     match rule {
         "krum" | "multi_krum" | "bulyan" => json!({ "kind": rule, "byzantine": attackers }),

@@ -1,7 +1,7 @@
 //! Size, error and speed of each codec on one core.
 //!
 //! Two deltas are encoded: normal values, and the same with a third of exact zeros, as in the first layer of a network
-//! with constant inputs. `bench training` measures accuracy.
+//! with constant inputs. `tributary-bench training` measures accuracy.
 
 use std::sync::Arc;
 use std::time::Duration;

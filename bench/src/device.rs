@@ -178,7 +178,7 @@ impl Connection {
     }
 }
 
-/// Speaks HTTP/1.1 over a stream, in a task of its own.
+/// Speaks HTTP/1.1 over a stream, in a separate task.
 async fn spoken<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
 ) -> Result<SendRequest<Full<Bytes>>, BenchError> {

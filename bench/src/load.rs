@@ -149,7 +149,7 @@ pub(crate) async fn run(args: &LoadArgs, output: &Output) -> Result<(), CliError
     output.object(&measured, || text(&measured))
 }
 
-/// Whether this process, and the one that it starts, may open so many connections.
+/// Whether this process, and the one that it starts, may open this many connections.
 fn check_open_files(wanted: u32) -> Result<(), BenchError> {
     let needed = u64::from(wanted) + OTHER_FILES;
     // Without this file, as on macOS, the connections themselves show whether the limit is too low.

@@ -43,11 +43,11 @@ struct CommandLine {
 enum BenchCommand {
     /// Wall time of a round: a coordinator on SQLite, and clients whose training takes no time.
     Round(round::RoundArgs),
-    /// Check-ins and updates per second, and memory per held client: a coordinator in a process of its own.
+    /// Check-ins and updates per second, and memory per held client: a coordinator in a separate process.
     Load(load::LoadArgs),
     /// Time from the restart of a killed coordinator until it serves and has rebuilt the sum of its open round.
     Recovery(recovery::RecoveryArgs),
-    /// Processor time, memory and wall time of rounds of large updates: a coordinator in a process of its own.
+    /// Processor time, memory and wall time of rounds of large updates: a coordinator in a separate process.
     Aggregate(aggregate::AggregateArgs),
     /// Bits per parameter, error and speed of update codecs, in this process.
     Codec(codec::CodecArgs),
@@ -61,7 +61,7 @@ enum BenchCommand {
     Attack(attack::AttackArgs),
     /// Simulated time to an accuracy with clients of different speeds: synchronous, buffered and asynchronous rounds.
     Tempo(tempo::TempoArgs),
-    /// Every figure with a target, beside it: the benchmarks above but for learning, each in a process of its own.
+    /// Every figure with a target, beside it: the benchmarks above but for learning, each in a separate process.
     All(all::AllArgs),
     /// Receives bodies and discards them: the yardstick of `aggregate`.
     #[command(hide = true)]

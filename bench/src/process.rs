@@ -1,4 +1,4 @@
-//! A coordinator in a process of its own: this program again, serving on a free port of the loopback address.
+//! A coordinator in a separate process: this program again, serving on a free port of the loopback address.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use tributary::serve;
 /// A process that is killed when the value is dropped.
 pub(crate) struct ChildProcess(Child);
 
-/// A coordinator in a process of its own.
+/// A coordinator in a separate process.
 pub(crate) struct CoordinatorProcess {
     process: ChildProcess,
     pub(crate) url: Url,

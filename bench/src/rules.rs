@@ -47,7 +47,7 @@ pub(crate) struct Learning {
     /// Clients that train [default: 20 for digits, 100 for mnist and shakespeare, 30 for synthetic].
     #[arg(long, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) clients: Option<u32>,
-    /// Clients of a round [default: 10; all for `bench attack`].
+    /// Clients of a round [default: 10; all for `tributary-bench attack`].
     #[arg(long, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) cohort: Option<u32>,
     /// Passes over a client's examples in a round [default: 5 for digits, 1 for mnist and shakespeare, 20 for
@@ -235,7 +235,7 @@ fn text(row: &Row) -> String {
 }
 
 impl Rule {
-    /// What it changes in a job of so many clients.
+    /// What it changes in a job of this many clients.
     fn changes(&self, clients: u32) -> Result<Changes, BenchError> {
         let algorithm = match self.kind {
             Kind::Proximal { mu } => Algorithm::FedProx { mu, adaptive: None },

@@ -29,7 +29,7 @@ struct Listening {
     address: SocketAddr,
 }
 
-/// The server, in a process of its own.
+/// The server, in a separate process.
 pub(crate) struct SinkProcess;
 
 impl SinkProcess {

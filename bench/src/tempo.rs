@@ -59,7 +59,7 @@ pub(crate) struct TempoArgs {
     /// The accuracy to reach, from 0 to 1.
     #[arg(long, default_value_t = 0.9, value_name = "ACCURACY")]
     target: f64,
-    /// A mode gives up after so many updates.
+    /// A mode gives up after this many updates.
     #[arg(long, default_value_t = 20_000, value_name = "UPDATES", value_parser = clap::value_parser!(u32).range(1..))]
     updates: u32,
     /// The seed of every random choice.

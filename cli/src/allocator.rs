@@ -1,7 +1,7 @@
 //! The allocator of a coordinator. A client keeps that of its system, which takes less memory for itself.
 
 /// Most pages of the buffers of ten thousand held connections are never touched. This allocator keeps blocks of equal
-/// size together, so that such pages stay with the system (`bench load` prints the memory per held client).
+/// size together, so that such pages stay with the system (`tributary-bench load` prints the memory per held client).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,6 +1,9 @@
 //! `tributary node`: the coordinators that share a database.
 
+use std::collections::BTreeMap;
+
 use clap::Subcommand;
+use tributary_protocol::id::JobId;
 
 use crate::api::{Api, collect};
 use crate::error::CliError;
@@ -25,8 +28,17 @@ pub(crate) async fn run(command: NodeCommand, api: &Api, output: &Output) -> Res
         NodeCommand::Ready => return Ok(api.ready().await?),
     };
     let nodes = collect(limit.items_max(), async |page| api.nodes(page).await).await?;
+    // Names, as on the page of the system; the objects of --json have the ids.
+    let names: BTreeMap<JobId, String> = match output.json || nodes.items.iter().all(|node| node.leases.is_empty()) {
+        true => BTreeMap::new(),
+        false => {
+            let jobs = collect(None, async |page| api.jobs(None, page).await).await?.items;
+            jobs.into_iter().map(|job| (job.head.id, job.file.name.to_string())).collect()
+        }
+    };
+    let name_of = |job: JobId| names.get(&job).cloned().unwrap_or_else(|| job.to_string());
     output.list(&nodes.items, &["name", "state", "release", "started", "seen", "drives"], |node| {
-        let jobs: Vec<String> = node.leases.iter().map(|lease| lease.job.to_string()).collect();
+        let jobs: Vec<String> = node.leases.iter().map(|lease| name_of(lease.job)).collect();
         let (started, seen) = (relative(node.started_at_ms, output.now_ms), relative(node.seen_at_ms, output.now_ms));
         vec![node.id.to_string(), node.state.to_string(), node.version.clone(), started, seen, jobs.join(" ")]
     })?;

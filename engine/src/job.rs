@@ -160,7 +160,7 @@ impl JobSpec {
         self.gathering(0).weighing()
     }
 
-    /// The optimiser of a round that starts from this model version and combines so many updates.
+    /// The optimiser of a round that starts from this model version and combines this many updates.
     #[must_use]
     pub fn optimizer(&self, base_version: u32, updates: u32) -> Box<dyn Optimizer> {
         match self.file.training.algorithm {
@@ -173,14 +173,14 @@ impl JobSpec {
         }
     }
 
-    /// How the control variate moves on in a round of so many updates; none if the job has none.
+    /// How the control variate moves on in a round of this many updates; none if the job has none.
     #[must_use]
     pub fn control_step(&self, updates: u32) -> Option<ControlStep> {
         let clients = self.file.training.algorithm.clients().filter(|_| self.plan.training.algorithm.sends_control());
         clients.map(|clients| ControlStep { share: share(updates, clients), first: self.shared().total() })
     }
 
-    /// Names and shapes of the file of a companion with so many values per shared parameter.
+    /// Names and shapes of the file of a companion with this many values per shared parameter.
     ///
     /// # Errors
     /// [`ParameterListError`] for more values than a file may have.
@@ -220,5 +220,24 @@ pub fn plan_of(file: &JobFile) -> Plan {
         download: file.download,
         norm_max: file.update.norm_max.and_then(|bound| bound.fixed()),
         cadence: file.round.mode.cadence(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_of_another_size_has_caps_of_its_size_and_the_rest_of_its_job() {
+        let file = "name = 'a'\npopulation = 'b'\nmodel.input = [2]\n\
+                    model.layers = [{ kind = 'linear', out_features = 2 }]\n\
+                    training.steps = 1\ntraining.optimizer = { kind = 'sgd', learning_rate = 0.1 }";
+        let id = format!("job_{}", "0".repeat(32)).parse().unwrap();
+        let spec = Arc::new(JobSpec::new(id, JobFile::parse(file).unwrap()).unwrap());
+        let cohort = spec.file.round.cohort_size();
+        assert!(Arc::ptr_eq(&spec.with_cohort(cohort), &spec));
+        let smaller = spec.with_cohort(cohort - 1);
+        assert_eq!(smaller.caps, SumCaps { updates_max: cohort - 1, ..spec.caps });
+        assert_eq!((smaller.plan_hash, &smaller.file), (spec.plan_hash, &spec.file));
     }
 }

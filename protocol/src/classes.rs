@@ -80,7 +80,7 @@ pub enum ClassCountsError {
 }
 
 impl ClassCounts {
-    /// Counts of so many classes, all 0; `None` where classes are not counted.
+    /// Counts of this many classes, all 0; `None` where classes are not counted.
     pub fn of_classes(classes: usize) -> Option<Self> {
         if classes == 0 || classes > COUNTED_CLASSES_MAX {
             return None;

@@ -104,7 +104,10 @@ mod tests {
         assert!(!model.shares_running_statistics());
         let shared = JobModel { sharing: Sharing::default(), ..model.clone() };
         assert!(shared.shares_running_statistics());
-        assert!(!serde_json::to_string(&shared).unwrap().contains("personal"), "older clients know no such key");
+        assert!(
+            !serde_json::to_string(&shared).unwrap().contains("personal"),
+            "a plan without personal parameters has no such key"
+        );
         let unknown = toml::from_str::<JobModel>(&text.replace("personal", "private"));
         assert!(unknown.unwrap_err().to_string().contains("unknown field `private`"));
     }

@@ -6,10 +6,14 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A text that is not a state of the expected kind.
+/// A text that is no word of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a known state")]
-pub struct UnknownState(String);
+#[error("{text:?} is none of {known}")]
+pub struct UnknownState {
+    text: String,
+    /// The words, separated by commas.
+    known: String,
+}
 
 macro_rules! states {
     ($(#[doc = $doc:literal])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
@@ -43,7 +47,10 @@ macro_rules! states {
             fn from_str(text: &str) -> Result<Self, UnknownState> {
                 match text {
                     $($text => Ok(Self::$variant),)*
-                    _ => Err(UnknownState(text.chars().take(40).collect())),
+                    _ => {
+                        let known: Vec<&str> = Self::ALL.iter().map(|word| word.as_str()).collect();
+                        Err(UnknownState { text: text.chars().take(40).collect(), known: known.join(", ") })
+                    }
                 }
             }
         }
@@ -371,6 +378,7 @@ mod tests {
             assert_eq!(serde_json::to_value(phase).unwrap(), phase.as_str());
         }
         assert!("training ".parse::<Phase>().is_err());
+        assert_eq!("eval".parse::<Task>().unwrap_err().to_string(), "\"eval\" is none of train, evaluate");
     }
 
     #[test]

@@ -162,3 +162,8 @@ def _status(pid: int) -> dict[str, int]:
     except (FileNotFoundError, ProcessLookupError):
         return {}
     return {line.split(":")[0]: int(line.split()[1]) for line in lines if line.endswith(" kB")}
+
+
+def benchmarks(program: str) -> str:
+    """The program of benchmarks, which is built beside `tributary`."""
+    return str(pathlib.Path(program).with_name("tributary-bench"))

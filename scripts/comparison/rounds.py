@@ -87,7 +87,7 @@ def _nodes(program: str, cycles: int) -> Iterator[Row]:
 
 
 def _bench(program: str, *arguments: str) -> dict:
-    command = [program, "bench", *arguments, "--json"]
+    command = [processes.benchmarks(program), *arguments, "--json"]
     ended = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=BENCH_S_MAX)
     return json.loads(ended.stdout.splitlines()[-1])
 

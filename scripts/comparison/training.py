@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import processes
 import rows
 
 TRAINED, EVALUATED, LEARNING_RATE = 6_000, 10_000, 0.1
@@ -27,7 +28,7 @@ def measure(program, folder, cycles, only):
         ours, theirs = [], []
         for _ in range(cycles):
             cell = ["--model", model, "--batch", str(batch), "--threads", str(threads)]
-            ours.append(last_line([program, "bench", "train", *cell, "--data-dir", folder, "--json"]))
+            ours.append(last_line([processes.benchmarks(program), "train", *cell, "--data-dir", folder, "--json"]))
             theirs.append(last_line([sys.executable, __file__, "torch", folder, model, str(batch), str(threads)]))
             last = lambda name: (ours[-1][name], theirs[-1][name])
             print("{}: {:.0f} examples/s beside {:.0f}, accuracy {:.3f} beside {:.3f}".format(

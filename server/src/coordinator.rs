@@ -396,7 +396,7 @@ async fn let_operator_in(db: &Db, clock: &Clock, configured: Option<&Secret>) ->
     let mut tx = db.begin().await?;
     let (secret, label) = match configured {
         Some(secret) if tx.working_token(&stored_hash(secret), now_ms).await?.is_some() => return Ok(None),
-        Some(secret) => (secret.clone(), "from the configuration"),
+        Some(secret) => (secret.clone(), "configured token"),
         None if tx.has_admin_token(now_ms).await? => return Ok(None),
         None => (entropy::secret(SecretKind::Operator), "made at the first start"),
     };

@@ -10,7 +10,7 @@ use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::model::Model;
 use tributary_protocol::plan::Loss;
 
-/// Measures a model on examples. It is called on a thread of its own, of low priority, one evaluation at a time.
+/// Measures a model on examples. It is called on a separate thread, of low priority, one evaluation at a time.
 pub trait Evaluator: Debug + Send + Sync {
     /// Measures the model. Calls `should_stop` before every batch, and stops when that returns `true`.
     ///

@@ -13,7 +13,7 @@ use tributary_protocol::update::CodecName;
 const MEDIAN_MS: f64 = 60_000.0;
 /// Standard deviation of the logarithm of that time.
 const DEVIATION: f64 = 0.5;
-/// One client in so many is slow.
+/// One client in this many is slow.
 const SLOW_ONE_IN: usize = 10;
 /// How much longer slow clients take.
 const SLOW_FACTOR: f64 = 10.0;

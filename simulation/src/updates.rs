@@ -35,7 +35,7 @@ impl Updates {
         })
     }
 
-    /// Takes an update of a client that is so many versions behind.
+    /// Takes an update of a client that is this many versions behind.
     pub(crate) fn add(
         &mut self,
         spec: &JobSpec,

@@ -23,7 +23,7 @@ pub(super) struct FleetArgs {
     /// [default: 0.2].
     #[arg(long, value_name = "FRACTION", value_parser = parse_fraction)]
     hold_out: Option<f64>,
-    /// Runs so many clients in this process and splits the examples among them. Each has a folder of its own in the
+    /// Runs this many clients in this process and splits the examples among them. Each has a separate folder in the
     /// state folder.
     #[arg(long, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     #[serde(rename = "clients")]

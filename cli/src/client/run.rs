@@ -154,7 +154,7 @@ async fn run_all(clients: Vec<Enrolled>, lines: Arc<Lines>, machine: Machine) ->
         running.spawn(async move { client.run(&machine, &lines).await });
     }
     let off = machine.off.clone();
-    // Ctrl-C is awaited in a task of its own, because training blocks the others.
+    // Ctrl-C is awaited in a separate task, because training blocks the others.
     tokio::spawn(async move {
         let _ = tokio::signal::ctrl_c().await;
         off.cancel();

@@ -16,7 +16,7 @@ use super::text::Split;
 use crate::data::partition::Partition;
 use crate::options::parse_codec;
 
-/// Fewest clients of which one may be too slow and one may die while the rounds go on.
+/// Fewest clients of which one may be too slow and one may die while the rounds continue.
 const FAULTY_CLIENTS_MIN: u32 = 5;
 
 #[derive(Clone, Debug, Args)]
@@ -55,10 +55,10 @@ pub struct DemoArgs {
     /// Passes over a client's examples in a round [default: 5 for digits, 1 for mnist].
     #[arg(long, value_name = "EPOCHS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub epochs: Option<u32>,
-    /// Rounds from one evaluation to the next. Only `bench training` sets it.
+    /// Rounds from one evaluation to the next. Only `tributary-bench training` sets it.
     #[arg(skip = 1u32)]
     pub evaluate_every: u32,
-    /// Only `bench rules` and `bench attack` set it.
+    /// Only `tributary-bench rules` and `tributary-bench attack` set it.
     #[arg(skip)]
     pub changes: Box<Changes>,
     /// The codec of the updates: its name (`ternary`), or a JSON object with its settings.

@@ -131,7 +131,7 @@ fn moments(deltas: &[Vec<f32>]) -> impl Iterator<Item = (f64, f64)> + '_ {
     })
 }
 
-/// The largest z that hides attackers: so many honest clients as a majority needs beside them lie beyond it.
+/// The largest z that hides attackers: the honest clients that a majority needs besides them lie beyond it.
 fn covered(clients: usize, attackers: usize) -> f64 {
     let honest = clients.saturating_sub(attackers).max(1) as f64;
     let needed = (clients / 2 + 1).saturating_sub(attackers) as f64;

@@ -105,6 +105,7 @@ pub async fn run(args: &DemoArgs, output: &Output) -> Result<(), CliError> {
     };
     if result.is_ok() {
         keep(args, &coordinator, output).await;
+        output.note(&format!("the database and the model stay in {}", folder.display()));
     }
     coordinator.stop().await?;
     result
@@ -120,7 +121,7 @@ async fn keep(args: &DemoArgs, coordinator: &LocalCoordinator, output: &Output) 
     output.note(&format!("\nthe dashboard stays at {}; {how}", coordinator.dashboard_url()));
     let (pressed, enter) = tokio::sync::oneshot::channel();
     if has_keyboard {
-        // A thread of its own: it waits for the keyboard for as long as the process lives, and must keep nothing else.
+        // A separate thread: it waits for the keyboard for as long as the process lives, and must keep nothing else.
         std::thread::spawn(move || {
             let _ = std::io::stdin().read_line(&mut String::new());
             let _ = pressed.send(());

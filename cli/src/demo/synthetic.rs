@@ -19,7 +19,7 @@ pub const CLASSES: usize = 10;
 const EXAMPLES_MAX: f64 = 20_000.0;
 /// Fewest examples of a client.
 const EXAMPLES_MIN: f64 = 50.0;
-/// Every so many examples of a client, one is held out.
+/// One of this many examples of a client is held out.
 const HELD_OUT_EVERY: usize = 10;
 
 /// How much clients differ.

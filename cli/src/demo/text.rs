@@ -21,7 +21,7 @@ pub(crate) const VOCABULARY: usize = 96;
 const FILE: &str = "input.txt";
 /// Largest file that is read.
 const BYTES_MAX: u64 = 64 << 20;
-/// Every so many examples of a client, one is held out.
+/// One of this many examples of a client is held out.
 const HELD_OUT_EVERY: usize = 10;
 /// Most examples of a client: the largest roles speak a hundred times as much as most.
 const EXAMPLES_MAX: usize = 50;
@@ -59,7 +59,7 @@ impl Failure for TextError {
     }
 }
 
-/// Reads the text of a folder for so many clients.
+/// Reads the text of a folder for this many clients.
 pub(crate) fn load(folder: &Path, split: Split, clients: usize) -> Result<DemoData, TextError> {
     let path = folder.join(FILE);
     let failed = |source| TextError::File { path: path.clone(), source };

@@ -49,9 +49,10 @@ impl Entry {
         self.evaluations.iter().rev().find_map(|round| round.accuracy)
     }
 
+    /// The coordinator's choice, so that every page and command names the same round.
     fn best(&self) -> Option<(f64, u32)> {
-        let measured = self.evaluations.iter().filter_map(|round| Some((round.accuracy?, round.number)));
-        measured.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))
+        let best = self.job.progress.as_ref()?.best?;
+        Some((best.accuracy?, best.round))
     }
 
     fn loss(&self) -> Option<f64> {
@@ -140,26 +141,31 @@ fn settings(file: &Value) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
     use crate::testing::{Fake, job, output, round};
+    use tributary_protocol::operator::{BestVersion, Progress};
     use tributary_protocol::state::Phase;
 
     #[tokio::test]
     async fn results_stand_side_by_side_with_the_settings_that_differ() {
-        let (slow, mut fast) = (job(1, "demo", "slow"), job(2, "demo", "fast"));
+        let (mut slow, mut fast) = (job(1, "demo", "slow"), job(2, "demo", "fast"));
+        let best = |round| BestVersion { version: round, round, accuracy: Some(0.9), loss: Some(0.5) };
         fast.file.round.deadline_ms = 7;
+        slow.progress = Some(Progress { best: Some(best(2)), ..Progress::default() });
+        fast.progress = Some(Progress { best: Some(best(1)), ..Progress::default() });
         let evaluation =
             |number, accuracy| Round { accuracy: Some(accuracy), ..round(Task::Evaluate, number, Phase::Committed) };
         let rounds = vec![
             round(Task::Train, 1, Phase::Committed),
             evaluation(1, 0.9),
             round(Task::Train, 2, Phase::Committed),
-            evaluation(2, 0.8),
+            evaluation(2, 0.9),
         ];
         let api = Fake { jobs: vec![slow, fast], rounds, ..Fake::default() }.start().await;
         let args = JobCompareArgs { jobs: vec!["slow".into(), "fast".into()], population: None };
         let (output, printed) = output(false);
         run(&args, &api, &output).await.unwrap();
         let text = printed.lock().unwrap().clone();
-        assert!(text.contains("best      90.00 % in round 1"), "{text}");
+        // Of equal accuracies, those that the coordinator names.
+        assert!(text.contains("best      90.00 % in round 2  90.00 % in round 1"), "{text}");
         assert!(text.contains("round.deadline_ms  600000  7"), "{text}");
         assert!(!text.contains("population"), "{text}");
     }

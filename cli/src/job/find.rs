@@ -37,7 +37,8 @@ pub(crate) async fn find_job(api: &Api, JobArgs { job: wanted, population }: &Jo
     };
     let others: Vec<Job> = named.collect();
     if others.is_empty() {
-        return Ok(first);
+        // The list leaves progress and advice out.
+        return Ok(api.job(first.head.id).await?);
     }
     let populations: Vec<String> =
         std::iter::once(&first).chain(&others).map(|job| job.file.population.to_string()).collect();
@@ -48,6 +49,8 @@ pub(crate) async fn find_job(api: &Api, JobArgs { job: wanted, population }: &Jo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tributary_protocol::operator::Progress;
+
     use crate::testing::{Fake, job};
 
     fn args(name: &str, population: Option<&str>) -> JobArgs {
@@ -59,6 +62,16 @@ mod tests {
         let (digits, text) = (job(1, "demo", "digits"), job(2, "demo", "text"));
         let api = Fake { jobs: vec![digits.clone(), text.clone()], ..Fake::default() }.start().await;
         assert_eq!(find_job(&api, &args(&text.head.id.to_string(), None)).await.unwrap(), text);
+        assert_eq!(find_job(&api, &args("digits", None)).await.unwrap(), digits);
+    }
+
+    #[tokio::test]
+    async fn a_job_that_is_found_by_its_name_has_the_progress_that_its_list_leaves_out() {
+        let progress = Some(Progress { accuracy: Some(0.9), ..Progress::default() });
+        let digits = Job { progress, ..job(1, "demo", "digits") };
+        let api = Fake { jobs: vec![digits.clone()], ..Fake::default() }.start().await;
+        let listed = collect(None, async |page| api.jobs(None, page).await).await.unwrap().items;
+        assert_eq!(listed[0].progress, None);
         assert_eq!(find_job(&api, &args("digits", None)).await.unwrap(), digits);
     }
 

@@ -28,6 +28,7 @@ use crate::api::{Api, JobChange, collect_sorted};
 use crate::error::CliError;
 use crate::format::{count, duration_ms, or_dash, percent, relative, timestamp};
 use crate::output::{self, Output};
+use crate::population::check_population;
 use crate::round::{list, text as round_text};
 
 use args::{JobArgs, JobCommand, JobSort};
@@ -51,6 +52,10 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
             let order =
                 |a: &Job, b: &Job| if reverse.reverse { compare_jobs(sort, b, a) } else { compare_jobs(sort, a, b) };
             let jobs = collect_sorted(limit.items_max(), order, fetch).await?;
+            if let Some(population) = population.as_ref().filter(|_| jobs.items.is_empty()) {
+                // An empty list may mean that the name is mistyped.
+                check_population(population, api).await?;
+            }
             let header =
                 ["name", "state", "health", "population", "rounds", "version", "parameters", "tags", "created", "id"];
             output.list(&jobs.items, &header, |job| row(job, output.now_ms))?;

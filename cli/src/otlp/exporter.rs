@@ -1,6 +1,6 @@
 //! OTLP over HTTP, as JSON, to `ENDPOINT/v1/traces`.
 //!
-//! The OpenTelemetry SDK collects spans in a thread of its own and sends them in batches: without a collector, spans
+//! The OpenTelemetry SDK collects spans in a separate thread and sends them in batches: without a collector, spans
 //! are lost and requests are not delayed. It sends with our HTTP client, so that the binary has one TLS stack.
 
 use std::time::Duration;

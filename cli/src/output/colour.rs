@@ -5,7 +5,7 @@ use console::Style;
 /// States by colour: healthy; waiting or stopped by an operator; with lost work.
 const GOOD: [&str; 5] = ["active", "committed", "completed", "reported", "running"];
 const NEUTRAL: [&str; 7] = ["awaiting_model", "expired", "expires", "paused", "quarantined", "stopped", "training"];
-const BAD: [&str; 4] = ["abandoned", "failed", "rejected", "revoked"];
+const BAD: [&str; 5] = ["abandoned", "failed", "rejected", "revoked", "trouble"];
 
 /// Colours the states among the words of a text. Headings have capital letters, so they stay.
 pub(super) fn paint(text: &str) -> String {

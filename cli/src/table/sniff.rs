@@ -6,7 +6,7 @@ use super::columns::{is_missing, number};
 const LINES: usize = 10;
 /// The delimiters of common programs. A comma comes last: in tables with another delimiter, it is in texts and numbers.
 const DELIMITERS: [u8; 4] = *b"\t;|,";
-/// A header of numbers (0, 1, 2, ..), which pandas writes for columns without names, has so many at least: fewer may
+/// A header of numbers (0, 1, 2, ..), which pandas writes for columns without names, has at least this many: fewer may
 /// well be an example.
 const NUMBERED_COLUMNS_MIN: usize = 4;
 

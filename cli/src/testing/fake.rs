@@ -117,7 +117,9 @@ async fn list_jobs(State(stage): State<Stage>, Query(pairs): Pairs) -> Response 
     let jobs = stage.fake.lock().unwrap().jobs.clone();
     let wanted = pairs.get("population");
     let jobs = jobs.into_iter().filter(|job| wanted.is_none_or(|name| job.file.population.as_str() == name));
-    Json(Page { items: jobs.collect::<Vec<_>>(), next: None }).into_response()
+    // As a coordinator does: only the job alone has its progress.
+    let items: Vec<Job> = jobs.map(|job| Job { progress: None, ..job }).collect();
+    Json(Page { items, next: None }).into_response()
 }
 
 async fn create_job(State(stage): State<Stage>, Json(wanted): Json<CreateJob>) -> Response {

@@ -90,7 +90,7 @@ it("a job that has ended gets tags and notes, is archived and deleted", async ()
   await page.getByRole("heading", { name: "Overview" }).waitFor();
   expect(await listed("?archived=true")).toBe(false);
   expect(await page.getByRole("link", { name, exact: true }).count()).toBe(0);
-  // The page asks for the job once more when its deletion is announced.
+  // The page asks for the job again when its deletion is announced.
   expect(complaints.filter((complaint) => !/status of 404/.test(complaint))).toEqual([]);
 });
 
@@ -99,7 +99,7 @@ it("a version is pinned and unpinned", async () => {
   const { id } = await longest();
   await open(page, looked.base, looked.token, `#/jobs/${id}?tab=models`);
   const buttons = page.getByRole("button", { name: /^Pin version/, pressed: false });
-  // The newest: rounds go on meanwhile, and push the oldest off the page.
+  // The newest: rounds continue meanwhile, and push the oldest off the page.
   const label = (await buttons.first().getAttribute("aria-label"))!;
   const version = Number(label.replace(/\D/g, ""));
   const pinned = async () =>

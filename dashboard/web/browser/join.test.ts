@@ -1,4 +1,4 @@
-// The page /join in two tabs: both contribute to one round, and a reloaded tab goes on as the same client.
+// The page /join in two tabs: both contribute to one round, and a reloaded tab continues as the same client.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -374,7 +374,7 @@ function versionOf(world: World, job: MockJob, version: number, nowMs: number): 
   };
 }
 
-/** A file with a header for so many numbers, and none of them. */
+/** A file with a header for this many numbers, and none of them. */
 function safetensors(parameters: number): string {
   const header = JSON.stringify({ weight: { dtype: "F32", shape: [parameters], data_offsets: [0, parameters * 4] } });
   return `${String.fromCharCode(header.length)}${"\0".repeat(7)}${header}`;

@@ -1,4 +1,4 @@
-// A made-up coordinator: jobs, clients and rounds that go on in real time.
+// A made-up coordinator: jobs, clients and rounds that continue in real time.
 
 import type {
   Assignment,

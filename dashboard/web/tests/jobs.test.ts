@@ -65,9 +65,11 @@ describe("settings", () => {
     const file = {
       training: { epochs: 5, optimizer: { kind: "sgd", learning_rate: 0.2, momentum: 0 } },
       update: { codec: { name: "qsgd", levels: 4 } },
+      aggregation: { combine: { kind: "median" }, optimizer: { kind: "adam", learning_rate: 0.1 } },
     };
+    const server = ["rule median", "server optimizer adam", "server rate 0.1"];
     const told = hyperparameters(file).map(({ name, value }) => `${name} ${value}`);
-    expect(told).toEqual(["optimizer sgd", "learning rate 0.2", "epochs 5", "codec qsgd"]);
+    expect(told).toEqual(["optimizer sgd", "learning rate 0.2", "epochs 5", "codec qsgd", ...server]);
     expect(codecName("int8")).toBe("int8");
     expect(codecName(undefined)).toBeUndefined();
   });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bins, extent, linear, niceStep, niceTimeStep, quantile, ticks } from "../src/lib/scale";
+import { bins, extent, linear, median, niceStep, niceTimeStep, quantile, ticks } from "../src/lib/scale";
 
 describe("scales", () => {
   it("map ends to ends, and a domain without width to the middle", () => {
@@ -64,5 +64,11 @@ describe("quantiles", () => {
     expect(quantile([1, 2, 3, 4], 0.9)).toBe(4);
     expect(quantile([1], 0)).toBe(1);
     expect(quantile([], 0.5)).toBeUndefined();
+  });
+
+  it("have in the middle of an even number the mean of two", () => {
+    expect(median([1, 2, 3, 4])).toBe(2.5);
+    expect(median([1, 2, 4])).toBe(2);
+    expect(median([])).toBeUndefined();
   });
 });

@@ -21,6 +21,8 @@ describe("the best value of a line", () => {
   it("is the first of the highest or of the lowest, and none of fewer than two", () => {
     expect(bestAt([null, 1, 3, null, 3, 2], "highest")).toBe(2);
     expect(bestAt([null, 1, 3, null, 1, 2], "lowest")).toBe(1);
+    expect(bestAt([null, 1, 3, null, 3, 2], 4)).toBe(4);
+    expect(bestAt([null, 1, 3], 0)).toBeUndefined();
     expect(bestAt([null, 1], "lowest")).toBeUndefined();
     expect(bestAt([], "highest")).toBeUndefined();
   });

@@ -30,7 +30,7 @@ impl Discount {
         }
     }
 
-    /// The weight of an update from so many examples that is so many versions behind.
+    /// The weight of an update from this many examples that is this many versions behind.
     pub fn weight(&self, examples: Weight, staleness: u32) -> Weight {
         examples.discounted(self.factor.factor(staleness))
     }

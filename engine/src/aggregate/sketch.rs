@@ -41,8 +41,8 @@ pub struct Sketched<'a> {
 }
 
 impl Sketch {
-    /// An empty sketch of a vector of `total` values, in a round of at most so many updates. None for more updates than
-    /// [`SKETCHES_MAX`]. A vector that is short enough is its own sketch, so cosines are exact then.
+    /// An empty sketch of a vector of `total` values, in a round of at most `updates` updates. None for more updates
+    /// than [`SKETCHES_MAX`]. A vector that is short enough is its own sketch, so cosines are exact then.
     pub fn new(total: usize, updates_max: u32, seed: Seed) -> Option<Self> {
         let most = VALUES_MAX / updates_max.max(1) as usize;
         let length = match total.next_multiple_of(LANES) <= most {

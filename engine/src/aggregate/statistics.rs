@@ -12,7 +12,7 @@ use super::combine::Combined;
 /// Values of the mean that are read at a time: 64 KiB, which stay in the processor's cache.
 const MEAN_VALUES: usize = 1 << 13;
 
-/// The first so many combined values: those of the delta, where updates carry more than that.
+/// The leading combined values, this many: those of the delta, where updates carry more than it.
 #[derive(Debug)]
 pub struct Leading<C> {
     pub combined: C,

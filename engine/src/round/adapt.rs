@@ -126,8 +126,9 @@ struct Plan {
 }
 
 impl Plan {
-    /// Of so many places. A place is taken until its client reports or the deadline passes, so its expected time is the
-    /// integral of the share that has not reported. (Renewal-reward: the long-run rate is the share over that time.)
+    /// A plan with `places` places. A place is taken until its client reports or the deadline passes, so its expected
+    /// time is the integral of the share that has not reported. (Renewal-reward: the long-run rate is the share over
+    /// that time.)
     fn of_places(places: u32, times: &Times, deadline_ms: u64) -> Self {
         let share = times.share_before(deadline_ms);
         let (mut taken_ms, mut from_ms, mut share_now) = (0.0, 0, 0.0);

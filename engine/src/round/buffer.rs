@@ -8,8 +8,8 @@ use tributary_protocol::state::{AbandonReason, JobState, Phase};
 use super::step::{Next, Step};
 use super::view::{Context, OpenRound};
 
-/// What is next for a buffer that closes at `goal` updates, while so many clients may begin. It has no deadline of its
-/// own: a buffer that nobody fills stays open until clients come or an operator stops the job.
+/// What is next for a buffer that closes at `goal` updates, while this many clients may begin. It has no deadline of
+/// its own: a buffer that nobody fills stays open until clients come or an operator stops the job.
 pub(super) fn next_buffer_step(
     round: &OpenRound,
     concurrency: u32,

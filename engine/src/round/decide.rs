@@ -28,7 +28,7 @@ pub enum Decision {
     Wait {
         /// Nothing is due before this time, in milliseconds since 1970, unless something changes.
         until_ms: Option<i64>,
-        /// Nor before so many more clients wait; with 0, no client leads to an act.
+        /// Nor before this many more clients wait; with 0, no client leads to an act.
         missing: u32,
     },
     /// The job has ended, and so have its rounds.

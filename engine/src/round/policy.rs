@@ -173,7 +173,7 @@ impl TaskPolicy {
         }
     }
 
-    /// Whether a round in this phase, with so many clients at work, draws clients that wait.
+    /// Whether a round in this phase, with this many clients at work, draws clients that wait.
     pub fn draws(&self, phase: Phase, working: u32) -> bool {
         match (phase, self.tempo) {
             (_, Tempo::Coordinator) => false,
@@ -183,8 +183,8 @@ impl TaskPolicy {
         }
     }
 
-    /// Number of reports that closes a round of a job with so many members: a sum closes when it has as many updates as
-    /// there are members.
+    /// Number of reports that closes a round of a job with this many members: a sum closes when it has as many updates
+    /// as there are members.
     pub fn goal_with(&self, members: u32) -> u32 {
         match self.tempo {
             Tempo::Members { .. } => self.goal.min(members.max(1)),

@@ -54,7 +54,7 @@ impl Next {
     }
 }
 
-/// What is next for a round with a cohort, while so many eligible clients wait.
+/// What is next for a round with a cohort, while this many eligible clients wait.
 pub(super) fn next_cohort_step(round: &OpenRound, available: u32, context: &Context<'_>) -> Next {
     match round.phase {
         Phase::Selecting | Phase::Training if context.job == JobState::Stopped => {

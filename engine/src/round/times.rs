@@ -52,7 +52,7 @@ impl Times {
         self.steps.last().map_or(0.0, |(_, share)| *share)
     }
 
-    /// At most so many of the steps, the last one among them.
+    /// At most this many of the steps, the last one among them.
     pub(super) fn thinned(&self, most: usize) -> impl DoubleEndedIterator<Item = &(u64, f64)> {
         let (count, every) = (self.steps.len(), self.steps.len().div_ceil(most).max(1));
         self.steps

@@ -180,7 +180,7 @@ pub fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
     sorted.get(rank(sorted.len(), percent) - 1).copied()
 }
 
-/// The place, from 1, of a percentile among so many sorted values.
+/// The place, from 1, of a percentile among this many sorted values.
 fn rank(values: usize, percent: usize) -> usize {
     (values * percent).div_ceil(100).max(1)
 }

@@ -11,8 +11,8 @@ use super::error::require;
 
 /// How the updates of a round become one step. n is the number of updates.
 ///
-/// Rules that follow the means read each update by itself, so that a few wrong ones have a bounded effect. They ignore
-/// weights: a client states its own weight.
+/// Rules that follow the means read each update independently, so that a few wrong ones have a bounded effect. They
+/// ignore weights: a client states its own weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(into = "WrittenCombine")]
 pub enum Combine {

@@ -36,8 +36,8 @@ pub enum Mode {
         /// What the weighted sum of a buffer is divided by. Default: `count`.
         #[serde(default)]
         divisor: Divisor,
-        /// Updates of a client from one fetch of the model to the next, 1 to 1,000. In between it goes on from its own
-        /// weights (Downpour SGD, Dean et al. 2012). Default: 1.
+        /// Updates of a client from one fetch of the model to the next, 1 to 1,000. In between it continues from its
+        /// own weights (Downpour SGD, Dean et al. 2012). Default: 1.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         fetch_every: u32,
         /// Local trainings behind an update, 1 to 1,000. Default: 1.

@@ -23,7 +23,7 @@ const DIGITS: &str = r#"
     over_selection = 1.3
 
     [aggregation]
-    rule = "fed_avg"
+    combine = "weighted_mean"
 "#;
 
 #[test]
@@ -97,41 +97,65 @@ fn a_wrong_key_or_number_is_named() {
             "[round] selection exploration must be 0 to 1",
         ),
         ("learning_rate = 0.1", "learning_rate = -0.1", "learning_rate"),
-        ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[stop]\naccuracy = 0.9", "[stop] accuracy"),
-        ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[stop]\nmetric = 'auc'\nat_least = 0.9", "[stop] metric"),
+        ("combine = \"weighted_mean\"", "combine = \"weighted_mean\"\n[stop]\naccuracy = 0.9", "[stop] accuracy"),
         (
-            "rule = \"fed_avg\"",
-            "rule = \"fed_avg\"\n[evaluation]\n[stop]\nmetric = 'auc'",
+            "combine = \"weighted_mean\"",
+            "combine = \"weighted_mean\"\n[stop]\nmetric = 'auc'\nat_least = 0.9",
+            "[stop] metric",
+        ),
+        (
+            "combine = \"weighted_mean\"",
+            "combine = \"weighted_mean\"\n[evaluation]\n[stop]\nmetric = 'auc'",
             "[stop] metric must be given with exactly one of at_least and at_most",
         ),
-        ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[evaluation]\n[stop]\nat_most = 1", "[stop] metric"),
-        ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[stop]\nmetric = 'AUC'", "\"AUC\" is no name of a metric"),
         (
-            "rule = \"fed_avg\"",
-            "rule = \"fed_avg\"\n[evaluation]\nwhere = 'coordinator'\nreports_goal = 2",
+            "combine = \"weighted_mean\"",
+            "combine = \"weighted_mean\"\n[evaluation]\n[stop]\nat_most = 1",
+            "[stop] metric",
+        ),
+        (
+            "combine = \"weighted_mean\"",
+            "combine = \"weighted_mean\"\n[stop]\nmetric = 'AUC'",
+            "\"AUC\" is no name of a metric",
+        ),
+        (
+            "combine = \"weighted_mean\"",
+            "combine = \"weighted_mean\"\n[evaluation]\nwhere = 'coordinator'\nreports_goal = 2",
             "no client takes part",
         ),
         ("name = \"digits\"", "name = \"di gits\"", "di gits"),
-        ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[update]\ncodec = 'int7'", "unknown variant `int7`"),
         (
-            "rule = \"fed_avg\"",
-            "rule = \"fed_avg\"\n[update]\ncodec = { name = 'int8', blok = 64 }",
+            "combine = \"weighted_mean\"",
+            "combine = \"weighted_mean\"\n[update]\ncodec = 'int7'",
+            "unknown variant `int7`",
+        ),
+        (
+            "combine = \"weighted_mean\"",
+            "combine = \"weighted_mean\"\n[update]\ncodec = { name = 'int8', blok = 64 }",
             "unknown field `blok`, expected `block`",
         ),
         (
-            "rule = \"fed_avg\"",
-            "rule = \"fed_avg\"\n[update]\ncodec = { name = 'int4', block = 0 }",
+            "combine = \"weighted_mean\"",
+            "combine = \"weighted_mean\"\n[update]\ncodec = { name = 'int4', block = 0 }",
             "codec int4: block must be a multiple of 8",
         ),
-        ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[download]\ncodec = 'int4'", "unknown variant `int4`"),
         (
-            "rule = \"fed_avg\"",
-            "rule = \"fed_avg\"\n[download]\ncodec = 'f16'\ndelta = true",
+            "combine = \"weighted_mean\"",
+            "combine = \"weighted_mean\"\n[download]\ncodec = 'int4'",
+            "unknown variant `int4`",
+        ),
+        (
+            "combine = \"weighted_mean\"",
+            "combine = \"weighted_mean\"\n[download]\ncodec = 'f16'\ndelta = true",
             "[download] delta must be false",
         ),
-        ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[schedule]\nrounds = ''", "[schedule] rounds"),
-        ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[schedule]\ntime_zone = 'UTC'", "rounds"),
-        ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[retention]\nmodels = { last = 0 }", "[retention] models"),
+        ("combine = \"weighted_mean\"", "combine = \"weighted_mean\"\n[schedule]\nrounds = ''", "[schedule] rounds"),
+        ("combine = \"weighted_mean\"", "combine = \"weighted_mean\"\n[schedule]\ntime_zone = 'UTC'", "rounds"),
+        (
+            "combine = \"weighted_mean\"",
+            "combine = \"weighted_mean\"\n[retention]\nmodels = { last = 0 }",
+            "[retention] models",
+        ),
     ];
     for (from, to, named) in cases {
         let error = JobFile::parse(&DIGITS.replacen(from, to, 1)).expect_err(to).to_string();
@@ -179,24 +203,17 @@ fn with(replacements: &[(&str, &str)]) -> Result<JobFile, String> {
 }
 
 fn aggregation(text: &str) -> Result<JobFile, String> {
-    with(&[("rule = \"fed_avg\"", text)])
+    with(&[("combine = \"weighted_mean\"", text)])
 }
 
 #[test]
-fn a_job_file_of_an_early_release_keeps_its_meaning() {
+fn no_aggregation_is_the_mean_that_is_added_and_other_keys_are_refused() {
     assert_eq!(JobFile::parse(DIGITS).unwrap().aggregation, Aggregation::default());
     let half = Aggregation { optimizer: ServerOptimizer::plain(0.5), ..Aggregation::default() };
-    let old = aggregation("rule = 'fed_avg'\nserver_learning_rate = 0.5").unwrap();
-    assert_eq!(old.aggregation, half);
     assert_eq!(aggregation("optimizer = { kind = 'sgd', learning_rate = 0.5 }").unwrap().aggregation, half);
-    assert_eq!(JobFile::parse(&old.text()).unwrap(), old);
-    for mixed in [
-        "rule = 'fed_avg'\ncombine = 'median'",
-        "server_learning_rate = 0.5\noptimizer = { kind = 'adam' }",
-        "server_learning_rate = 0",
-    ] {
-        let error = aggregation(mixed).expect_err(mixed);
-        assert!(error.contains("old name") || error.contains("learning_rate must be above 0"), "{error}");
+    for (unknown, key) in [("rule = 'fed_avg'", "rule"), ("server_learning_rate = 0.5", "server_learning_rate")] {
+        let error = aggregation(unknown).expect_err(unknown);
+        assert!(error.contains(&format!("unknown field `{key}`")), "{error}");
     }
 }
 
@@ -243,26 +260,27 @@ fn settings_that_make_no_sense_together_are_refused_with_the_reason() {
         assert!(error.contains(why), "{text}: {error}");
     }
     let large = |goal: &str, text: &str| {
-        with(&[("updates_goal = 10", goal), ("rule = \"fed_avg\"", &combine(text))]).map(|_| ())
+        with(&[("updates_goal = 10", goal), ("combine = \"weighted_mean\"", &combine(text))]).map(|_| ())
     };
     let error = large("updates_goal = 300", "{ kind = 'krum', byzantine = 1 }").unwrap_err();
     assert!(error.contains("compares every pair of updates, so a cohort has at most 256 clients, not 390"), "{error}");
     assert!(large("updates_goal = 900", "'median'").unwrap_err().contains("a stripe of every update"));
     assert_eq!(large("updates_goal = 300", "'median'"), Ok(()));
-    let wide = with(&[("out_features = 32", "out_features = 2000000"), ("rule = \"fed_avg\"", "combine = 'median'")]);
+    let wide =
+        with(&[("out_features = 32", "out_features = 2000000"), ("combine = \"weighted_mean\"", "combine = 'median'")]);
     assert!(wide.unwrap_err().contains("with 150000010 parameters a cohort has at most 7 clients"));
     let adam = with(&[
         ("{ kind = \"sgd\", learning_rate = 0.1 }", "{ kind = 'adam', learning_rate = 0.1 }"),
-        ("rule = \"fed_avg\"", "combine = { kind = 'q_fedavg', q = 1 }"),
+        ("combine = \"weighted_mean\"", "combine = { kind = 'q_fedavg', q = 1 }"),
     ]);
     assert!(adam.unwrap_err().contains("divides by the learning rate of SGD"));
     let norm = with(&[
         ("{ kind = \"relu\" }", "{ kind = 'batch_norm' }"),
-        ("rule = \"fed_avg\"", "optimizer = { kind = 'adam' }"),
+        ("combine = \"weighted_mean\"", "optimizer = { kind = 'adam' }"),
     ]);
     assert!(norm.unwrap_err().contains("running variances, which stay positive in a mean, but adam takes steps"));
     let nova = |text: &str| {
-        with(&[("batch_size", "algorithm = { kind = 'fed_nova' }\nbatch_size"), ("rule = \"fed_avg\"", text)])
+        with(&[("batch_size", "algorithm = { kind = 'fed_nova' }\nbatch_size"), ("combine = \"weighted_mean\"", text)])
     };
     assert!(
         nova("combine = 'median'")
@@ -276,7 +294,8 @@ fn settings_that_make_no_sense_together_are_refused_with_the_reason() {
 fn a_line_search_needs_gradients_of_one_model() {
     let optimizer = "optimizer = { kind = 'lbfgs' }";
     let gradient = ("epochs = 1\n    batch_size = 10", "steps = 1");
-    let lbfgs = |changes: &[(&str, &str)]| with(&[&[("rule = \"fed_avg\"", optimizer), gradient], changes].concat());
+    let lbfgs =
+        |changes: &[(&str, &str)]| with(&[&[("combine = \"weighted_mean\"", optimizer), gradient], changes].concat());
     let whole = lbfgs(&[]).unwrap();
     assert_eq!(JobFile::parse(&whole.text()).unwrap(), whole);
     for (changes, why) in [
@@ -336,7 +355,7 @@ fn personal_batch_norm_goes_with_every_optimiser_and_algorithm() {
         DIGITS
             .replace("{ kind = \"relu\" }", "{ kind = \"batch_norm\" }")
             .replace("[training]", &format!("{personal}\n[training]"))
-            .replace("rule = \"fed_avg\"", "[aggregation.optimizer]\nkind = \"adam\"")
+            .replace("combine = \"weighted_mean\"", "[aggregation.optimizer]\nkind = \"adam\"")
     };
     assert!(JobFile::parse(&file("")).unwrap_err().to_string().contains("running variance"));
     JobFile::parse(&file("personal = ['layers.1.*']")).unwrap();

@@ -36,7 +36,7 @@ pub struct UsefulUpdates {
     /// Updates beyond which further ones repeat what the others say. Absent where the updates have no common direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updates: Option<u32>,
-    /// Examples of so many updates.
+    /// Examples of this many updates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<u64>,
     /// One sentence with the reason.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const CADENCE_MAX: u32 = 1_000;
 
 /// How often a client of a buffered job takes the newest model, and how often it sends an update (Downpour SGD, Dean et
-/// al. 2012). Between two fetches it goes on from its own weights.
+/// al. 2012). Between two fetches it continues from its own weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

@@ -7,7 +7,7 @@
 //! Without a store, small bodies are written in that same transaction.
 //!
 //! A body of more than one chunk is never held whole: [`Spool`] writes it chunk by chunk under a name of its own while
-//! it arrives or is made, in transactions of their own. The transaction that makes it count only stores which body it
+//! it arrives or is made, in separate transactions. The transaction that makes it count only stores which body it
 //! is. In files, the chunks of a body are ranges of one file; in an object store, each is an object. A body that is
 //! never made to count is deleted when its time is up ([`Blobs::clear`]).
 //!

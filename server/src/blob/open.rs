@@ -86,7 +86,7 @@ fn open_folder(folder: &FilePath) -> Result<OpenedStore, OpenStoreError> {
     let folder = folder.canonicalize().map_err(failed)?;
     let objects = LocalFileSystem::new_with_prefix(&folder)
         .map_err(|source| OpenStoreError::Settings { url: folder.display().to_string(), source })?;
-    // Each body has a folder of its own, which would stay.
+    // Each body has a separate folder, which would stay.
     let objects: Arc<dyn ObjectStore> = Arc::new(objects.with_automatic_cleanup(true));
     Ok(OpenedStore { folder: Some(folder), ..OpenedStore::new(objects, Path::default(), CALL_TIMEOUT) })
 }

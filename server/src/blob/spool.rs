@@ -20,7 +20,7 @@ use crate::runtime::entropy;
 /// Bodies that get no more memory than they need.
 const SMALL_BYTES: usize = 64 << 10;
 /// Bytes of chunks in a file that the database does not know yet, at most. An upload that was interrupted by the end of
-/// this process loses so many.
+/// this process loses this many.
 const UNRECORDED_BYTES_MAX: u64 = 8 << 20;
 
 /// What a body is for.
@@ -129,10 +129,10 @@ impl Spool {
         self.row.is_none()
     }
 
-    /// Takes the next bytes; stores each chunk that they fill, once more follows it.
+    /// Takes the next bytes; stores each chunk that they fill, as soon as a further byte follows it.
     ///
     /// # Errors
-    /// [`BlobError::Superseded`] when somebody else goes on with this body, or it is of no more use; otherwise when
+    /// [`BlobError::Superseded`] when somebody else continues with this body, or it is of no more use; otherwise when
     /// database or store do not answer.
     pub async fn push(&mut self, mut data: &[u8]) -> Result<(), BlobError> {
         let chunk_bytes = usize::try_from(self.chunk_bytes()).unwrap_or(usize::MAX);
@@ -153,7 +153,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Stores all of it so far and keeps it, so that another request can go on with it.
+    /// Stores all of it so far and keeps it, so that another request can continue with it.
     ///
     /// # Errors
     /// As [`Self::push`].

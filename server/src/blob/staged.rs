@@ -76,7 +76,7 @@ impl Staged {
     ///
     /// # Errors
     /// [`BlobError::Stale`] when it was put into the store more than an hour ago, [`BlobError::Superseded`] when
-    /// another request goes on with it, [`crate::db::DbError::Duplicate`] when the name has a body.
+    /// another request continues with it, [`crate::db::DbError::Duplicate`] when the name has a body.
     pub async fn settle(&mut self, tx: &mut Tx, now_ms: i64) -> Result<(), BlobError> {
         match &self.place {
             Place::Transaction => tx.insert_blob(&self.name, &self.body).await?,
@@ -95,7 +95,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Keeps what is stored although no transaction has taken it: its sender goes on with it.
+    /// Keeps what is stored although no transaction has taken it: its sender continues with it.
     pub fn release(&self) {
         match &self.place {
             Place::Transaction => {}

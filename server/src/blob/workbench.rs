@@ -50,7 +50,7 @@ impl Workbench {
         leftovers.push(Leftover::Chunks(row.clone()));
     }
 
-    /// A transaction has taken the body, or another request goes on with it: it stays.
+    /// A transaction has taken the body, or another request continues with it: it stays.
     pub(super) fn release(&self, id: &str) {
         self.leftovers.locked().retain(|leftover| !leftover.is(id));
     }

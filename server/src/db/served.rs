@@ -24,6 +24,8 @@ pub struct Served {
 pub enum ClaimError {
     #[error("{} is served by another coordinator{holder}", database.display())]
     Taken { database: PathBuf, holder: String },
+    #[error("the folder {} of the database does not exist", path.display())]
+    NoFolder { path: PathBuf },
     #[error("cannot lock {}: {source}", path.display())]
     Lock { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
@@ -47,8 +49,9 @@ impl Served {
         path.push(".lock");
         let path = PathBuf::from(path);
         let failed = |source| ClaimError::Lock { path: path.clone(), source };
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(failed)?;
+        // A mistyped path would become an empty coordinator, so no folder is made.
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
+            return Err(ClaimError::NoFolder { path: folder.to_owned() });
         }
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -109,6 +112,15 @@ mod tests {
         std::os::unix::fs::symlink(&file, &link).unwrap();
         let _first = Served::claim(&file.display().to_string(), "").unwrap();
         assert!(matches!(Served::claim(&link.display().to_string(), ""), Err(ClaimError::Taken { .. })));
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_is_named_and_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing");
+        let refused = Served::claim(&missing.join("a.db").display().to_string(), "").unwrap_err().to_string();
+        assert_eq!(refused, format!("the folder {} of the database does not exist", missing.display()));
+        assert!(!missing.exists());
     }
 
     #[test]

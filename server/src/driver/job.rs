@@ -64,7 +64,7 @@ pub(super) async fn move_job(driver: &Driver, job: JobId, listening: Option<&Lis
 enum Found {
     /// Something was done: look again.
     Moved,
-    /// Nothing to do before this time, and before so many clients have arrived.
+    /// Nothing to do before this time, and before this many clients have arrived.
     Nothing {
         until_ms: Option<i64>,
         missing: u32,

@@ -2,7 +2,7 @@
 //!
 //! One task per job reads what is stored, asks the engine for the next step, performs it, and looks again. It remembers
 //! nothing: a crash between two steps loses nothing, since the next look derives the same step. A panic, a failure or a
-//! long commit of one job delays no other job. Leases are renewed by a task of their own (`cluster/lease.rs`).
+//! long commit of one job delays no other job. Leases are renewed by a separate task (`cluster/lease.rs`).
 
 mod context;
 mod error;
@@ -31,7 +31,7 @@ const RETRY_MS: i64 = 1_000;
 const RETRY_MS_MAX: i64 = 30_000;
 
 impl Driver {
-    /// Moves jobs on until the coordinator stops: each in a task of its own, at once when it changes and when its
+    /// Moves jobs on until the coordinator stops: each in a separate task, at once when it changes and when its
     /// deadline comes.
     pub async fn run(&self) {
         let services = &self.services;

@@ -55,7 +55,7 @@ async fn draw(
     Ok(())
 }
 
-/// Begins an evaluation on this coordinator, which ends its round itself; the job goes on meanwhile.
+/// Begins an evaluation on this coordinator, which ends its round itself; the job continues meanwhile.
 fn evaluate(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) {
     driver.evaluations.begin(Due {
         services: driver.services.clone(),
@@ -73,7 +73,7 @@ async fn commit(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) -> Resul
             services.metrics.committed(stopwatch);
             Ok(())
         }
-        // What is stored cannot be read, and cannot be the next time either: the round is abandoned, the job goes on.
+        // What is stored cannot be read, and cannot be the next time either: the round is abandoned, the job continues.
         Err(error) if error.is_lasting() => {
             let stored = services.db.read().await?.round(key).await?;
             if stored.is_none_or(|round| round.phase != Phase::Aggregating) {

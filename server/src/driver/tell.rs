@@ -13,7 +13,7 @@ pub(super) async fn ended(services: &Services, spec: &JobSpec, key: RoundKey) ->
     let Some(row) = services.db.look().await?.round(key).await? else { return Ok(()) };
     let round = Round::from(row);
     if round.phase.is_open() {
-        // Another driver was faster, and the round goes on.
+        // Another driver was faster, and the round continues.
         return Ok(());
     }
     let (job, population, text) = (&spec.file.name, &spec.file.population, line(&round));

@@ -28,7 +28,7 @@ struct State<K: Ord> {
 }
 
 impl<K: Ord> Buckets<K> {
-    /// Buckets of so many requests, which a minute fills.
+    /// Buckets of this many requests, which a minute fills.
     pub(super) fn new(per_minute: u32) -> Self {
         let cost_us = MINUTE_MS * 1_000 / i64::from(per_minute.max(1));
         Self { cost_us, state: Mutex::new(State { full_at_us: BTreeMap::new(), forget_at: FORGET_FROM }) }

@@ -1,6 +1,6 @@
 //! Limits of connections, and the limit of open files that they follow from.
 
-/// Open files that connections never take: at least so many, and one in [`KEPT_SHARE`] of more. The database, bodies
+/// Open files that connections never take: at least this many, and one in [`KEPT_SHARE`] of more. The database, bodies
 /// that are being written and the object store need them.
 const KEPT_MIN: u64 = 256;
 /// A process that may open few files keeps at most this share of them back: one in two.

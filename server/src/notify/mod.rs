@@ -19,7 +19,7 @@ pub use webhook::{ABANDONED_DEFAULT, NotifySettings, signature};
 /// What is worth a notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// So many training rounds in a row were abandoned, the last for this reason.
+    /// This many training rounds in a row were abandoned, the last for this reason.
     RoundsAbandoned {
         in_a_row: u32,
         reason: String,

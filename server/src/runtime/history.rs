@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use super::lock::Locked;
 
-/// At most so many values, oldest first.
+/// At most this many values, oldest first.
 #[derive(Debug)]
 pub struct History<T> {
     values_max: usize,

@@ -17,7 +17,7 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     }
 }
 
-/// Runs a long computation on a thread of its own, of the lowest priority where the system has one per thread. None if
+/// Runs a long computation on a separate thread, of the lowest priority where the system has one per thread. None if
 /// it panics.
 pub(crate) async fn in_background<T: Send + 'static>(
     name: &str,

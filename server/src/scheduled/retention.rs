@@ -8,7 +8,7 @@ use crate::services::Services;
 use tributary_engine::round::{history_before_ms, keeps_version, separation_needs_from};
 
 const JOBS_AT_ONCE: u32 = 16;
-/// Rounds that one query returns. Each is deleted in a transaction of its own.
+/// Rounds that one query returns. Each is deleted in a separate transaction.
 const ROUNDS_AT_ONCE: u32 = 100;
 const EVENTS_AT_ONCE: u32 = 1_000;
 

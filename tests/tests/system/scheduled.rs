@@ -21,7 +21,7 @@ async fn play_round(world: &World, device: &Device) {
     world.drive().await;
 }
 
-/// Runs retention: the clock goes on until it is due.
+/// Runs retention: the clock advances until it is due.
 async fn retain(world: &World) -> ScheduledWork {
     scheduled::run_due(world.app()).await.unwrap();
     world.hand.advance_ms(HOUR_MS);

@@ -27,7 +27,7 @@ pub(super) struct EventFile {
 }
 
 impl EventFile {
-    /// An empty event file for a job, in a folder of its own below `folder`: TensorBoard shows folders as runs. The
+    /// An empty event file for a job, in a separate folder below `folder`: TensorBoard shows folders as runs. The
     /// file of an earlier export is replaced.
     pub(super) fn create(folder: &Path, job: &Job) -> Result<Self, CliError> {
         let run = folder.join(format!("{}-{}", job.file.name, job.head.id));

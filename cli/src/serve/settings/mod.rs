@@ -113,8 +113,8 @@ struct ServeSettings {
     database: Option<Sealed<String>>,
     /// Where models and updates are stored: `database`, or an object store: file:///DIRECTORY, s3://BUCKET/PREFIX,
     /// gs://BUCKET/PREFIX or az://CONTAINER/PREFIX (releases have these three; otherwise build with --features full)
-    /// [default: with SQLite, those above 1 MiB in files beside it, in DATABASE.bodies; with PostgreSQL, the database].
-    /// Credentials and endpoints come from the usual
+    /// [default: with SQLite, those above 1 MiB in files next to it, in DATABASE.bodies; with PostgreSQL, the
+    /// database]. Credentials and endpoints come from the usual
     /// variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME, ..).
     #[arg(long, env = "TRIBUTARY_BLOBS", value_name = "PLACE")]
     blobs: Option<String>,

@@ -56,7 +56,7 @@ impl Tempo {
         }
     }
 
-    /// What an update weighs that is so many versions behind, as a factor.
+    /// The factor of an update's weight that is this many versions behind.
     fn factor(self, staleness: u32) -> f64 {
         match self {
             Self::Buffered => f64::from(1 + staleness).sqrt().recip(),

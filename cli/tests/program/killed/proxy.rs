@@ -106,7 +106,7 @@ async fn pump(mut from: impl AsyncReadExt + Unpin, mut to: impl AsyncWriteExt + 
             return;
         }
         if fate.is_some() {
-            // A task of its own, because the end of the other direction would cancel this one.
+            // A separate task, because the end of the other direction would cancel this one.
             let _ = tokio::spawn(restart(Arc::clone(shared))).await;
             return;
         }

@@ -36,7 +36,7 @@ const LOOKS_MAX: usize = 10_000;
 /// The default of `--upload-memory`.
 const UPLOAD_MEMORY_BYTES: u64 = 12 << 20;
 
-/// One request on a connection of its own; the JSON of its answer.
+/// One request on a separate connection; the JSON of its answer.
 fn call(serving: &Serving, method: &str, path: &str, token: &str, body: &Value) -> Value {
     let body = body.to_string();
     let mut stream = TcpStream::connect(serving.address()).unwrap();

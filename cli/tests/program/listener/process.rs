@@ -1,4 +1,4 @@
-//! `tributary serve` as a process of its own.
+//! `tributary serve` as a separate process.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Starts it in this directory, with these arguments. At most so many files may be open, if a limit is given.
+    /// Starts it in this directory, with these arguments. At most this many files may be open, if a limit is given.
     pub(crate) fn start(directory: &Path, arguments: &[&str], open_files: Option<u32>) -> Self {
         // The shell lowers the hard limit, which the program cannot raise.
         let limit = open_files.map(|files| format!("ulimit -n {files}; ")).unwrap_or_default();

@@ -25,7 +25,7 @@ use pages::{Block, blocks, repository};
 use terminal::{Terminal, Transcript};
 use tools::Tools;
 
-/// The block that is typed into a terminal of its own, because it does not end.
+/// The block that is typed into a separate terminal, because it does not end.
 const SERVE: &str = "tributary serve\n";
 /// Abbreviated secrets of the README.
 const ABBREVIATED: [&str; 2] = ["tributary_operator_..", "tributary_enrolment_.."];

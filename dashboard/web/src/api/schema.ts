@@ -362,7 +362,7 @@ export interface Blocks {
 
 /**
  * How often a client of a buffered job takes the newest model, and how often it sends an update
- * (Downpour SGD, Dean et al. 2012). Between two fetches it goes on from its own weights.
+ * (Downpour SGD, Dean et al. 2012). Between two fetches it continues from its own weights.
  */
 export interface Cadence {
   /**
@@ -1534,8 +1534,8 @@ export type Mode =
       /** What the weighted sum of a buffer is divided by. Default: `count`. */
       divisor?: Divisor;
       /**
-       * Updates of a client from one fetch of the model to the next, 1 to 1,000. In between it goes on from
-       * its own weights (Downpour SGD, Dean et al. 2012). Default: 1.
+       * Updates of a client from one fetch of the model to the next, 1 to 1,000. In between it continues
+       * from its own weights (Downpour SGD, Dean et al. 2012). Default: 1.
        */
       fetch_every?: number;
       kind: "buffered";
@@ -2756,7 +2756,7 @@ export interface UpdatePolicy {
 
 /** How many updates a round can use, by the gradient diversity of the last rounds (Yin et al. 2018). */
 export interface UsefulUpdates {
-  /** Examples of so many updates. */
+  /** Examples of this many updates. */
   batch?: number;
   /** One sentence with the reason. */
   text: string;

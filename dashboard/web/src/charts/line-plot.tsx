@@ -15,8 +15,8 @@ export interface Line {
   colour: string;
   dashed?: boolean;
   format: (value: number) => string;
-  /** Which value is the best one, which gets a ring. */
-  best?: "highest" | "lowest";
+  /** Which value is the best one, which gets a ring: the index of it, or the first of the highest or lowest. */
+  best?: "highest" | "lowest" | number;
 }
 
 export interface LinePlotProps {

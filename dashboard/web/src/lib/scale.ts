@@ -88,6 +88,13 @@ export function quantile(sorted: readonly number[], share: number): number | und
   return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(share * sorted.length) - 1))];
 }
 
+/** The middle of sorted values; of an even number the mean of the two in the middle. */
+export function median(sorted: readonly number[]): number | undefined {
+  if (sorted.length === 0) return undefined;
+  const upper = Math.floor(sorted.length / 2);
+  return sorted.length % 2 === 1 ? sorted[upper] : (sorted[upper - 1]! + sorted[upper]!) / 2;
+}
+
 /** 1, 2 and 5 times the powers of ten within [low, high]; round steps where that would be fewer than three. */
 export function logTicks(low: number, high: number): number[] {
   if (!(low > 0) || !(high >= low)) return [];

@@ -14,13 +14,20 @@ export function smoothed(values: readonly (number | null)[]): (number | null)[] 
   });
 }
 
-/** Where the best value of a column is; undefined with fewer than two values. The first of equal ones. */
-export function bestAt(values: readonly (number | null)[], best: "highest" | "lowest"): number | undefined {
+/**
+ * Where the best value of a column is; undefined with fewer than two values. The first of equal ones,
+ * if none is named.
+ */
+export function bestAt(values: readonly (number | null)[], best: "highest" | "lowest" | number): number | undefined {
   let at: number | undefined;
   let known = 0;
   values.forEach((value, index) => {
     if (value === null) return;
     known += 1;
+    if (typeof best === "number") {
+      if (index === best) at = index;
+      return;
+    }
     const other = at === undefined ? undefined : values[at]!;
     if (other === undefined || (best === "highest" ? value > other : value < other)) at = index;
   });

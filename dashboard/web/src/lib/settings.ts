@@ -36,7 +36,9 @@ export function differences(files: readonly unknown[]): Difference[] {
 /** The optimizer, codec and amounts of a job file in few words, for the head of a job. */
 export function hyperparameters(job: object): { name: string; value: string }[] {
   const file = job as Partial<Record<"training" | "update" | "aggregation", Record<string, unknown>>>;
-  const optimizer = (file.training?.optimizer ?? {}) as Record<string, unknown>;
+  const table = (value: unknown) => (value ?? {}) as Record<string, unknown>;
+  const optimizer = table(file.training?.optimizer);
+  const [combine, server] = [table(file.aggregation?.combine), table(file.aggregation?.optimizer)];
   const pairs: [string, unknown][] = [
     ["optimizer", optimizer.kind],
     ["learning rate", optimizer.learning_rate],
@@ -46,8 +48,9 @@ export function hyperparameters(job: object): { name: string; value: string }[] 
     ["steps", file.training?.steps],
     ["batch", file.training?.batch_size],
     ["codec", codecName(file.update?.codec)],
-    ["rule", file.aggregation?.rule ?? file.aggregation?.kind],
-    ["server rate", file.aggregation?.server_learning_rate],
+    ["rule", combine.kind],
+    ["server optimizer", server.kind === "sgd" ? undefined : server.kind],
+    ["server rate", server.learning_rate === 1 ? undefined : server.learning_rate],
   ];
   return pairs
     .filter(([, value]) => value !== undefined && value !== null && value !== 0)

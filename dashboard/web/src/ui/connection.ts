@@ -57,7 +57,7 @@ export interface Resource<T> {
 export interface ResourceOptions {
   /** Which events change the answer. */
   live?: ((event: FeedEvent) => boolean) | undefined;
-  /** Asks again each time so many milliseconds have passed. */
+  /** Asks again each time this many milliseconds have passed. */
   pollMs?: number | undefined;
   /** The answer is a text, not JSON. */
   text?: boolean;

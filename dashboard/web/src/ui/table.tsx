@@ -11,6 +11,8 @@ export interface Column<T> {
   cell: (row: T) => ComponentChildren;
   /** Numbers are aligned right. */
   number?: boolean;
+  /** What a share of losses sorts by first: the largest, as numbers do, without being aligned right. */
+  worstFirst?: boolean;
   /** Left out on narrow screens. */
   wide?: boolean;
   /** The row's header for screen readers. */
@@ -129,7 +131,7 @@ function sortingOf<T>(
   };
 }
 
-/** A head that sorts by its column: numbers from the largest, texts from A, and the other way when pressed again. */
+/** Sorts by its column: numbers and shares of losses from the largest, texts from A; then the other way. */
 function Head<T>(props: { column: Column<T>; look: string } & HeadSorting) {
   const { column, look, onSort } = props;
   const zone = useZone();
@@ -143,7 +145,7 @@ function Head<T>(props: { column: Column<T>; look: string } & HeadSorting) {
     );
   const now = props.descending;
   const isSorted = now !== undefined;
-  const descending = isSorted ? !now : column.number === true;
+  const descending = isSorted ? !now : column.number === true || column.worstFirst === true;
   return (
     <th scope="col" class={look} aria-sort={isSorted ? (now ? "descending" : "ascending") : undefined}>
       <button type="button" class="sort" onClick={() => onSort(descending)} {...tip}>

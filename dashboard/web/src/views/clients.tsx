@@ -110,7 +110,7 @@ const COLUMNS: readonly Column<Client>[] = [
     cell: (client) => count(client.failed),
     title: "failed or rejected",
   },
-  { head: "Dropped", key: "drop_rate", cell: (client) => <DropRate client={client} /> },
+  { head: "Dropped", key: "drop_rate", worstFirst: true, cell: (client) => <DropRate client={client} /> },
   {
     head: "Work",
     number: true,

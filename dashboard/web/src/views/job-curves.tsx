@@ -82,6 +82,8 @@ function Plots({
 }) {
   const accuracy = useMemo(() => columns(points, axis, ["accuracy"]), [points, axis]);
   const loss = useMemo(() => columns(points, axis, ["loss", "training_loss"]), [points, axis]);
+  // The coordinator's choice, as in the head and the list of versions. The curve may be drawn without this round.
+  const best = columns(points, "round", ["accuracy"])[0]!.indexOf(job.progress?.best?.round ?? 0);
   const marks = useMemo(() => marksOf(points, changes, axis), [points, changes, axis]);
   if (accuracy[0]!.length === 0 && loss[0]!.length === 0)
     return <Empty title="No round was committed yet">The curves begin with the first committed round.</Empty>;
@@ -109,7 +111,14 @@ function Plots({
               guides={guides}
               yRange={[0, 1]}
               yTicks={(values) => percentTicks(values)}
-              lines={[{ label: "Accuracy", colour: "--accent", best: "highest", format: (value) => percent(value, 2) }]}
+              lines={[
+                {
+                  label: "Accuracy",
+                  colour: "--accent",
+                  best: best < 0 ? "highest" : best,
+                  format: (value) => percent(value, 2),
+                },
+              ]}
               description={describe(points, "accuracy", "Accuracy", percent)}
             />
           ) : (

@@ -6,7 +6,7 @@ import type { Assignment, Round, WhatIf } from "../api/types";
 import { Histogram, type Marker } from "../charts/histogram";
 import { droppedBy, lateMs, reportMs, trainMs, uploadMs } from "../lib/assignments";
 import { count, duration, percent, plural } from "../lib/format";
-import { quantile } from "../lib/scale";
+import { median, quantile } from "../lib/scale";
 import { Empty, Panel, Segmented } from "../ui/parts";
 
 type Part = "report" | "train" | "upload";
@@ -53,11 +53,11 @@ export function Deadlines({
       </Panel>
     );
   }
-  const [median, mostly] = [duration(quantile(sorted, 0.5)), duration(quantile(sorted, 0.9))];
+  const [middle, mostly] = [duration(median(sorted)), duration(quantile(sorted, 0.9))];
   const text =
     values.length === 0
       ? `No report counted; ${plural(late.length, "client")} finished late.`
-      : `${label}: ${plural(values.length, "client")}, median ${median}, p90 ${mostly}.`;
+      : `${label}: ${plural(values.length, "client")}, median ${middle}, p90 ${mostly}.`;
   const slowest = Math.max(sorted.at(-1) ?? 0, part === "report" ? (late.at(-1) ?? 0) : 0);
   const most = Math.ceil(slowest * 1.15);
   // Where reports were missing, the first question is how much longer; else which deadline would have been enough.

@@ -4,7 +4,7 @@ import type { Assignment, Round } from "../api/types";
 import { Histogram } from "../charts/histogram";
 import { NormScatter } from "../charts/scatter";
 import { plural, real } from "../lib/format";
-import { quantile } from "../lib/scale";
+import { median } from "../lib/scale";
 import { NotAvailable, Panel, Stat, Stats } from "../ui/parts";
 
 /** Norms and cosines of the updates, as a scatter plot or a histogram, and the round's figures. */
@@ -24,8 +24,8 @@ export function Updates({ round, assignments }: { round: Round; assignments: rea
     );
   }
   const against = cosines.filter((value) => value < 0).length;
-  const sizes = `median norm ${real(quantile(norms, 0.5))}, largest ${real(norms.at(-1))}`;
-  const agreement = cosines.length > 0 ? `; median cosine to the mean ${real(quantile(cosines, 0.5))}` : "";
+  const sizes = `median norm ${real(median(norms))}, largest ${real(norms.at(-1))}`;
+  const agreement = cosines.length > 0 ? `; median cosine to the mean ${real(median(cosines))}` : "";
   const text = `${plural(norms.length, "update")}: ${sizes}${agreement}.`;
   return (
     <Panel
@@ -43,7 +43,7 @@ export function Updates({ round, assignments }: { round: Round; assignments: rea
           <Histogram values={norms} unit="number" noun="update" xTitle="L2 norm of the update" description={text} />
         )}
         <Stats class="column">
-          <Stat label="Norm, median" value={real(quantile(norms, 0.5))} detail={`largest ${real(norms.at(-1))}`} />
+          <Stat label="Norm, median" value={real(median(norms))} detail={`largest ${real(norms.at(-1))}`} />
           {round.norm_max !== undefined && (
             <Stat label="Norm bound" value={real(round.norm_max)} detail="larger updates are refused" />
           )}
@@ -55,7 +55,7 @@ export function Updates({ round, assignments }: { round: Round; assignments: rea
           )}
           <Stat
             label="Cosine, median"
-            value={real(quantile(cosines, 0.5))}
+            value={real(median(cosines))}
             detail={
               cosines.length === 0
                 ? undefined

@@ -29,10 +29,6 @@ export function SystemView() {
 
 function WholeSystem() {
   const system = useResource<System>("system", {}, { pollMs: 5_000 });
-  // Older coordinators have the parts without the whole.
-  const missing = system.error?.missing === true;
-  const nodes = useResource<Page<Node>>(missing ? "nodes" : undefined, {}, { pollMs: 5_000 });
-  const schedules = useResource<Page<ScheduledWork>>(missing ? "schedules" : undefined, {}, { pollMs: 30_000 });
   const { data } = system;
   return (
     <>
@@ -50,18 +46,10 @@ function WholeSystem() {
       </Panel>
       {data && <LastHour samples={data.history ?? []} />}
       <Panel title="Coordinators" hint="each accepts check-ins and updates; a lease says which one leads a job">
-        {(data ?? nodes.data) ? (
-          <Nodes nodes={data?.nodes ?? nodes.data!.items} />
-        ) : (
-          <Pending resource={missing ? nodes : system} lines={3} what="The list of coordinators" />
-        )}
+        {data ? <Nodes nodes={data.nodes} /> : <Pending resource={system} lines={3} what="The list of coordinators" />}
       </Panel>
       <Panel title="Scheduled work" hint="once for all coordinators">
-        {(data?.schedules ?? schedules.data) ? (
-          <Schedules work={data?.schedules ?? schedules.data!.items} />
-        ) : (
-          <Pending resource={missing ? schedules : system} lines={3} what="Scheduled work" />
-        )}
+        {data ? <Schedules work={data.schedules} /> : <Pending resource={system} lines={3} what="Scheduled work" />}
       </Panel>
       <Audit />
     </>

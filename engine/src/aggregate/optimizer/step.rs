@@ -32,7 +32,7 @@ pub trait Optimizer: Send + Sync {
     }
 
     /// Turns a block of combined values into the step of the same parameters, in place, and moves the values of the
-    /// companions on. Each parameter is stepped by itself, so blocks of any length give the same bits.
+    /// companions on. Each parameter is stepped independently, so blocks of any length give the same bits.
     fn step(&self, block: &mut [f64], companions: &mut [Vec<f64>]);
 }
 

@@ -1,4 +1,4 @@
-//! Rules that read every update by itself, so that a few wrong ones have a bounded effect.
+//! Rules that read every update independently, so that a few wrong ones have a bounded effect.
 //!
 //! | part | what it computes |
 //! |---|---|

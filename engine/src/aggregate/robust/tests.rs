@@ -184,6 +184,30 @@ fn q_fedavg_is_as_printed_and_is_the_uniform_mean_for_q_0() {
     near(&even, &[1.0 / 3.0; 3], 1e-15);
 }
 
+/// With q = 1 and a power of ten as learning rate, several wrong formulas give the printed values. Expected: the formula
+/// of the paper's algorithm 2, computed in Python.
+#[test]
+fn q_fedavg_follows_q_and_the_learning_rate_and_takes_a_loss_below_0_for_none() {
+    let after = |q, learning_rate, last| {
+        after(Reports::Fair { q, learning_rate }, &facts([10, 20, 30], [2.0, 1.0, last], [1; 3]))
+    };
+    near(&after(2.0, 0.05, 0.5), &[1.054363240995, -1.998818190411, 0.503072704926], 1e-8);
+    near(&after(0.5, 0.1, 0.5), &[1.098970459656, -1.930017316838, 0.496994422439], 1e-8);
+    assert_eq!(after(2.0, 0.05, -1.0), after(2.0, 0.05, 0.0));
+}
+
+#[test]
+fn fednova_with_a_pull_counts_steps_that_shrink() {
+    let uneven = |steps| facts([10, 20, 30], [1.0; 3], steps);
+    // A rate of 0.1 times mu of 0.5: 2, 4 and 8 steps count as 1.95, 3.709875 and 6.731591374.
+    let pulled = Reports::Normalised { momentum: 0.0, proximal_rate: 0.05 };
+    near(&after(pulled, &uneven([2, 4, 8])), &[1.155269556004, -1.828423415599, 0.486463405718], 6e-13);
+    // An update without steps counts as one of a single step.
+    let plain = Reports::Normalised { momentum: 0.0, proximal_rate: 0.0 };
+    assert_eq!(after(plain, &uneven([0, 4, 8])), after(plain, &uneven([1, 4, 8])));
+    near(&after(plain, &uneven([1, 4, 8])), &[1.297916666667, -1.873958333333, 0.497708333333], 6e-13);
+}
+
 #[test]
 fn fednova_is_as_printed_and_with_equal_steps_it_is_the_exact_mean() {
     let weights = [10, 20, 30];

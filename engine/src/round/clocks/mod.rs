@@ -47,7 +47,7 @@ pub(super) enum Absence {
 }
 
 impl Clocks {
-    /// The clocks of a job that has at most so many members.
+    /// The clocks of a job that has at most this many members.
     pub fn new(members_max: u32, slack: u32, members: impl IntoIterator<Item = Member>) -> Self {
         let members = members.into_iter().map(|member| (member.client, member)).collect();
         Self { slack, members_max, members }

@@ -65,7 +65,7 @@ impl Pace {
         clients.saturating_mul(1000) / self.per_second
     }
 
-    /// The mean window of a fleet whose running jobs draw so many clients together when each opens a round.
+    /// The mean window of a fleet whose running jobs draw this many clients together when each opens a round.
     fn centre_ms(self, clients: u64, places: u64) -> u64 {
         let shortest_ms = self.window_ms(clients);
         if !self.is_set_by_jobs(clients) {

@@ -35,7 +35,8 @@ pub(super) fn committed(name: &str, story: &RoundStory<'_>) -> String {
     } else if round.reported >= round.goal {
         let slowest =
             story.slowest.map(|(number, ms)| format!(", the last from client {number} after {}", duration(ms)));
-        format!("until {} were in{}", count(round.goal, report), slowest.unwrap_or_default())
+        let were = if round.goal == 1 { "was" } else { "were" };
+        format!("until {} {were} in{}", count(round.goal, report), slowest.unwrap_or_default())
     } else {
         format!("until no client was still working, with {} of {}", round.reported, count(round.goal, report))
     };

@@ -7,6 +7,12 @@ use crate::story::words::{count, duration, report_word};
 
 pub(super) fn selecting(name: &str, story: &RoundStory<'_>, now_ms: i64) -> String {
     let seen = match story.available {
+        // They came since it was last decided, or wait for others that it needs as well.
+        Some((available, needed)) if available >= needed => {
+            let clients = count(available, "client");
+            let are = if available == 1 { "is" } else { "are" };
+            format!("{clients} {are} checked in and eligible, and it needs {needed}")
+        }
         Some((available, needed)) => {
             let are = if available == 1 { "is" } else { "are" };
             format!("{available} of the {needed} it needs {are} checked in and eligible")

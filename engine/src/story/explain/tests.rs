@@ -73,6 +73,10 @@ fn an_open_round_says_what_it_waits_for() {
         explain(&RoundStory { available: Some((1, 13)), ..waits }, 300_000),
         "Round 7 waits for clients: 1 of the 13 it needs is checked in and eligible."
     );
+    assert_eq!(
+        explain(&RoundStory { available: Some((4, 1)), ..waits }, 300_000),
+        "Round 7 waits for clients: 4 clients are checked in and eligible, and it needs 1."
+    );
     let cases = [
         (
             json!({ "reported": 7, "assigned": 5 }),
@@ -111,6 +115,10 @@ fn a_committed_round_says_where_its_time_went() {
         (
             json!({ "expired": 3, "spare": 3 }),
             "Round 7 took 46 s: until 10 updates were in, the last from client 4 after 42 s; 3 spares were not needed.",
+        ),
+        (
+            json!({ "goal": 1, "minimum": 1, "reported": 1 }),
+            "Round 7 took 46 s: until 1 update was in, the last from client 4 after 42 s.",
         ),
         (
             json!({ "reported": 8, "expired": 1, "failed": 2, "rejected": 2, "closed_at_ms": 603_000, "ended_at_ms": 604_500 }),

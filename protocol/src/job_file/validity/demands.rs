@@ -105,7 +105,7 @@ fn mode(mode: Mode) -> Vec<Setting> {
                     .when(is_discounted && divisor == Divisor::Count),
                 Setting::of("[round] mode fetch_every")
                     .denies(&[Need::KnownAge], "lets a client's own weights be older between fetches")
-                    .denies(&[Need::OneTraining], "lets a client go on from its own weights")
+                    .denies(&[Need::OneTraining], "lets a client continue from its own weights")
                     .when(fetch_every > 1),
                 Setting::of("[round] mode push_every")
                     .denies(&[Need::OneTraining], "makes an update of several trainings")

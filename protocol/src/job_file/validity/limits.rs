@@ -34,7 +34,7 @@ pub(super) fn check(job: &JobFile, settings: &[Setting]) -> Result<(), JobFileEr
     Ok(())
 }
 
-/// Rules that tolerate so many wrong updates need so many in all.
+/// A rule that tolerates wrong updates needs a number of updates in all.
 fn fewest(job: &JobFile) -> Option<String> {
     let least = job.round.minimum();
     let (needed, formula) = match job.aggregation.combine {

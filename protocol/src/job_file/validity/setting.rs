@@ -3,7 +3,7 @@
 use super::need::Need;
 use crate::job_file::JobFileError;
 
-/// What a setting needs or takes away. The reason goes on with a sentence that begins with the setting's name.
+/// What a setting needs or takes away. The reason continues with a sentence that begins with the setting's name.
 #[derive(Clone, Debug)]
 pub(super) struct Demand {
     pub(super) of: &'static [Need],

@@ -28,7 +28,7 @@ pub struct UpdateLimits {
     pub magnitude_max: f32,
     /// Largest allowed L2 norm, but for [`NORM_TOLERANCE`].
     pub norm_max: f64,
-    /// The first so many values make up the norm. What an update carries behind its delta does not move the model.
+    /// Number of leading values that make up the norm. What an update carries behind its delta does not move the model.
     pub norm_values: usize,
 }
 

@@ -30,7 +30,7 @@ async fn a_job_that_cannot_run_is_refused_and_the_wrong_part_is_named() {
         (job_file(&json!({ "round": { "updates_goal": 0 } })), ProblemType::JobFileInvalid, "[round] updates_goal"),
         (job_file(&json!({ "training": { "steps": 3 } })), ProblemType::JobFileInvalid, "epochs"),
         (job_file(&json!({ "name": "two words" })), ProblemType::Malformed, "two words"),
-        (job_file(&json!({ "aggregation": { "rule": "guess" } })), ProblemType::Malformed, "guess"),
+        (job_file(&json!({ "aggregation": { "combine": "guess" } })), ProblemType::Malformed, "guess"),
         (
             job_file(
                 &json!({ "update": { "weight_max": 16_777_216, "magnitude_max": 1e6 }, "round": { "updates_goal": 10_000 } }),

@@ -14,7 +14,7 @@ use crate::support::{Answer, Device, WEIGHTS, World, delta_file, figures, within
 
 const STEP: [f32; WEIGHTS] = [0.5; WEIGHTS];
 
-/// The first lines of an upload of so many bytes.
+/// The first lines of an upload of this many bytes.
 fn head(device: &Device, assignment: &Assignment, address: SocketAddr, length: &str) -> String {
     format!(
         "PUT /device/v1/assignments/{}/update?weight=10&loss=1&steps=1&train_ms=1 HTTP/1.1\r\nHost: {address}\r\n\

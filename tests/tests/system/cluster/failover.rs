@@ -91,8 +91,8 @@ async fn lease(db: &Db, job: JobId) -> (Name, Lease) {
     leases.into_iter().find(|(_, lease)| lease.job == job).expect("somebody drives the job")
 }
 
-/// Goal: a round whose driver dies in the middle commits under another one within a lease's length, and the job goes on
-/// as if nothing had happened: every client's update is in every model exactly once.
+/// Goal: a round whose driver dies in the middle commits under another one within a lease's length, and the job
+/// continues as if nothing had happened: every client's update is in every model exactly once.
 /// Method: three coordinators behind a balancer; a client stands still in its training while the one that drives is
 /// killed. A fourth coordinator, which does not drive, shows what is stored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

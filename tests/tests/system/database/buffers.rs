@@ -8,7 +8,7 @@ use tributary_server::db::{Db, DbError, NewAssignment, NewRound, RoundKey, Tx};
 
 use super::stored::{OPENING, POLICY, assignment_id, client_id, population, report, traffic, training, updates};
 
-/// Opens a buffer of two for so many clients at work.
+/// Opens a buffer of two for this many clients at work.
 pub(super) async fn open(tx: &mut Tx, number: u32) -> RoundKey {
     let key = training(number);
     let policy = TaskPolicy { tempo: Tempo::Buffer { concurrency: 3, staleness_max: 4 }, ..POLICY };

@@ -120,7 +120,7 @@ pub(super) async fn the_parts_of_a_body_may_be_ranges_of_one_object(db: &Db) {
     let range = |begins| ObjectRow::range("file".into(), begins, &[9; 9]);
     tx.insert_objects(&[(one.clone(), range(0)), (two.clone(), range(9))]).await.unwrap();
     assert_eq!(tx.object(&two).await.unwrap(), Some(range(9)));
-    // The second chunk was stored again, in a file of its own: the first file stays.
+    // The second chunk was stored again, in a separate file: the first file stays.
     let former = tx.put_object(&two, &object("other file")).await.unwrap();
     assert_eq!(former.as_deref(), Some("file"));
     assert!(knows_object(&mut tx, "file").await);

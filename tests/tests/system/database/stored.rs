@@ -163,7 +163,7 @@ pub(super) fn report(examples: u32, loss: f64, accuracy: Option<f64>) -> Report 
     }
 }
 
-/// So many updates of these examples together.
+/// This many updates of these examples together.
 pub(super) fn updates(updates: u32, examples: u32) -> Contribution {
     Contribution { weight: Weight::examples(examples), updates }
 }

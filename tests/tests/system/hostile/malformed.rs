@@ -1,4 +1,4 @@
-//! Requests of generated shape: none is answered with a fault, and the coordinator goes on.
+//! Requests of generated shape: none is answered with a fault, and the coordinator continues.
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

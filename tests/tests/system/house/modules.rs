@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::sources::Sources;
 use super::tokens::{Kind, Token, tokens};
 
-/// A module, in a file of its own or inside another one.
+/// A module, in a separate file or inside another one.
 #[derive(Debug, Default)]
 pub(super) struct Module<'a> {
     pub(super) file: &'a str,

@@ -134,7 +134,7 @@ const RESERVED: &[Reserved] = &[
     Reserved {
         package: "server",
         paths: &["sqlx"],
-        // The bell listens on a connection of its own; metrics distinguish the errors of queries.
+        // The bell listens on a separate connection; metrics distinguish the errors of queries.
         files: &["db/", "cluster/bell.rs", "metrics/", "backup/"],
         reason: "every query is a method of db/",
     },

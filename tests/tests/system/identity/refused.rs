@@ -1,4 +1,4 @@
-//! Credentials that are not accepted, each refused with its reason while honest clients go on.
+//! Credentials that are not accepted, each refused with its reason while honest clients continue.
 
 use rcgen::KeyPair;
 use reqwest::Method;

@@ -39,7 +39,7 @@ impl Examples {
         Self::draw_of(count, [FEATURES, CLASSES], seed)
     }
 
-    /// Draws examples with so many numbers, whose class is where the largest of the first of them is.
+    /// Draws examples with this many numbers, whose class is where the largest of the first of them is.
     pub(super) fn draw_of(count: usize, [width, classes]: [usize; 2], seed: u64) -> Self {
         let mut stream = Seed(seed).stream();
         let inputs: Vec<f32> = (0..count * width).map(|_| stream.uniform(-1.0, 1.0)).collect();

@@ -28,7 +28,7 @@ async fn printed(folder: &Path, program: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The job file in a folder's README, for so many rounds.
+/// The job file in a folder's README, for this many rounds.
 fn job_of_page(folder: &str, rounds: u32) -> Value {
     let page = std::fs::read_to_string(format!("{folder}/README.md")).unwrap();
     let job = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();

@@ -16,7 +16,7 @@ use crate::support::{Answer, has_module, python, within_reason};
 
 pub(super) const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/package.py");
 
-/// A process with the package, and a folder of its own.
+/// A process with the package, and a separate folder.
 struct Silo {
     python: PathBuf,
     directory: PathBuf,

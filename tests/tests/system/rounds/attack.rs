@@ -48,7 +48,7 @@ fn learnt(assignment: &Assignment, start: &[f32], examples: &MemoryExamples) -> 
     trained.values.iter().zip(start).map(|(after, before)| after - before).collect()
 }
 
-/// The accuracy after six rounds in which so many clients send minus ten times what they learnt.
+/// The accuracy after six rounds in which this many clients send minus ten times what they learnt.
 async fn accuracy(combine: &Value, attackers: usize) -> f64 {
     let (clients, test) = digits();
     let world = World::start().await;

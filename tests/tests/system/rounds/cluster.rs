@@ -101,7 +101,7 @@ async fn when_a_coordinator_stops_the_other_goes_on_with_its_jobs() {
     one.stop().await;
     let stop = CancellationToken::new();
     let staying = [daemon(&other, &stop), daemon(&other, &stop)];
-    // An assignment of a client that left may hold a round up to its deadline; then it goes on without.
+    // An assignment of a client that left may hold a round up to its deadline; then it continues without.
     until_event(&other, &job, |event| event["became"] == "completed").await;
     stop.cancel();
     for daemon in staying {

@@ -11,7 +11,7 @@ async fn the_next_version_is_the_weighted_mean_of_the_updates() {
     let world = World::start().await;
     let changes = json!({
         "round": { "updates_goal": 3 },
-        "aggregation": { "rule": "fed_avg", "server_learning_rate": 0.5 },
+        "aggregation": { "optimizer": { "kind": "sgd", "learning_rate": 0.5 } },
     });
     let job = world.job(changes).await;
     let [a, b, c] = world.devices().await;
@@ -79,7 +79,7 @@ async fn a_version_never_changes_and_the_same_updates_in_any_order_make_the_same
 async fn updates_are_measured(world: World) {
     let changes = json!({
         "round": { "updates_goal": 2 },
-        "aggregation": { "rule": "fed_avg", "server_learning_rate": 0.5 },
+        "aggregation": { "optimizer": { "kind": "sgd", "learning_rate": 0.5 } },
     });
     let job = world.job(changes).await;
     let [a, b] = world.devices().await;

@@ -1,5 +1,5 @@
 //! Faults of the storage: a full disk, a database that goes away. The answer is 503 with a time to come back;
-//! nothing that was acknowledged is lost, and when the fault ends the round goes on.
+//! nothing that was acknowledged is lost, and when the fault ends the round continues.
 
 use reqwest::Method;
 use serde_json::json;
@@ -12,7 +12,7 @@ use tributary_server::driver::DriverError;
 
 use crate::support::{Database, WEIGHTS, World, delta_file, figures, postgres};
 
-/// Lets SQLite's file grow to so many pages; none is as many as it has.
+/// Lets SQLite's file grow to this many pages; none is as many as it has.
 async fn pages_max(world: &World, pages: Option<u32>) {
     let Db::Sqlite { writer, .. } = &world.app().db else { panic!("a test of SQLite") };
     let (used,): (u32,) =

@@ -1,4 +1,4 @@
-//! Transfers that break off in the middle: they go on where they ended, and nothing is sent twice.
+//! Transfers that break off in the middle: they continue where they ended, and nothing is sent twice.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -20,7 +20,7 @@ const BESIDES_BYTES_MAX: u64 = 64 << 10;
 /// What an update of a million values takes at least, as a zstd frame, when chance decides all but their exponents.
 const UPDATE_BYTES_MIN: u64 = 3_000_000;
 
-/// A way to the coordinator that counts, and that cuts connections after so many bytes.
+/// A way to the coordinator that counts, and that cuts connections after this many bytes.
 struct Cutter {
     address: SocketAddr,
     /// Bytes of one connection after which it is cut, one entry per cut, the last first.
@@ -142,7 +142,7 @@ async fn an_upload_that_breaks_off_again_and_again_sends_each_byte_once() {
     world.check_books(job.head.id).await;
 }
 
-/// Goal: the next process, and a coordinator that was restarted, go on with the upload.
+/// Goal: the next process, and a coordinator that was restarted, continue with the upload.
 #[tokio::test]
 async fn an_upload_that_broke_off_goes_on_in_the_next_session() {
     let mut world = World::start().await;

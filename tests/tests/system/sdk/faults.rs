@@ -166,7 +166,7 @@ async fn a_host_that_says_stop_interrupts_training_and_the_round_does_not_wait()
     world.check_books(job.head.id).await;
 }
 
-/// A host that is unplugged once training has begun, and plugged in again after it was asked so many times.
+/// A host that is unplugged once training has begun, and plugged in again after it was asked this many times.
 struct Patient {
     unplugged: AtomicBool,
     asked: AtomicU32,

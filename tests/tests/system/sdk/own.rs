@@ -1,4 +1,4 @@
-//! Clients that go on from weights of their own: between two fetches of the model, and in elastic averaging.
+//! Clients that continue from weights of their own: between two fetches of the model, and in elastic averaging.
 
 use std::path::Path;
 use std::sync::Arc;

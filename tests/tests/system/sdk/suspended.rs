@@ -1,4 +1,4 @@
-//! Trainings that are interrupted and go on in a later session, as on a phone that is picked up.
+//! Trainings that are interrupted and continue in a later session, as on a phone that is picked up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

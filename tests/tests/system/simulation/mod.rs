@@ -28,7 +28,7 @@ use tributary_protocol::seed::Seed;
 const HISTORIES: u64 = 140;
 /// Histories of a run in continuous integration: about a second of one core each.
 const HISTORIES_CI: u64 = 300;
-/// Histories that are played at the same time; each has a world of its own.
+/// Histories that are played at the same time; each has a separate world.
 const AT_ONCE: usize = 4;
 
 /// A setting of the environment.
@@ -38,7 +38,7 @@ fn setting(name: &str) -> Option<u64> {
 }
 
 /// Goal: whatever happens in whatever order, no acknowledged update is lost or counted twice, rounds end, phases and
-/// models never go back, nobody trains again for what was acknowledged, and a healthy world goes on.
+/// models never go back, nobody trains again for what was acknowledged, and a healthy world continues.
 /// Method: histories drawn from a seed; the first that fails is made small and printed as code for [`kept`].
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_happens_what_was_acknowledged_is_counted_once() {

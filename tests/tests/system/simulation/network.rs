@@ -73,7 +73,7 @@ impl Reply {
     }
 }
 
-/// Lets a request arrive at the coordinator, on a connection of its own, and takes the response.
+/// Lets a request arrive at the coordinator, on a separate connection, and takes the response.
 pub(super) async fn arrive(http: HttpTransport, request: Request) -> Result<Reply, TransportError> {
     let mut response = http.send(request).await?;
     let mut body = Vec::new();
@@ -83,8 +83,8 @@ pub(super) async fn arrive(http: HttpTransport, request: Request) -> Result<Repl
     Ok(Reply { status: response.status, headers: response.headers, body: body.into() })
 }
 
-/// Lets a request arrive with so many eighths of its body, fewer than eight; then its connection ends, and nobody takes
-/// the response. A request without a body does not arrive.
+/// Lets a request arrive with this many eighths of its body, fewer than eight; then its connection ends, and nobody
+/// takes the response. A request without a body does not arrive.
 pub(super) async fn arrive_in_part(server: SocketAddr, request: &Request, eighths: u32) {
     if request.body.is_empty() {
         return;

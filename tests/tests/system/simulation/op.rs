@@ -19,7 +19,7 @@ pub(super) struct Setup {
     pub(super) evaluated: bool,
     /// Whether clients that have the last model fetch the step from it.
     pub(super) delta: bool,
-    /// Whether updates are so long that they are folded as they come, and go on where they broke off.
+    /// Whether updates are so long that they are folded as they come, and continue where they broke off.
     pub(super) large: bool,
     /// Most clients at work in a buffered job, whose buffer is the goal; none: rounds have cohorts.
     pub(super) concurrency: Option<u32>,
@@ -30,12 +30,12 @@ pub(super) struct Setup {
 /// One thing that happens. Clients are numbered from 0; a client without a session begins one where it needs one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Op {
-    /// A client's session goes on by one request: it is sent, or arrives, or its retry pause ends.
+    /// A client's session continues by one request: it is sent, or arrives, or its retry pause ends.
     Step(usize),
     /// A client's session goes on (and ends, and the next one begins) until a check-in has arrived: then it is held, or
     /// has work.
     CheckIn(usize),
-    /// A client's session goes on until it ends or is held: with work, it trains and uploads.
+    /// A client's session continues until it ends or is held: with work, it trains and uploads.
     Work(usize),
     /// Every client does what it has to do and checks in; then the driver looks.
     Gather,
@@ -43,15 +43,15 @@ pub(super) enum Op {
     LoseRequest(usize),
     /// A client's next request arrives; the answer does not come back.
     LoseResponse(usize),
-    /// A client's session goes on until its next request is an upload, or it ends or is held.
+    /// A client's session continues until its next request is an upload, or it ends or is held.
     ToUpload(usize),
-    /// The same; of the upload so many eighths arrive, fewer than eight, and then the connection breaks.
+    /// The same; of the upload this many eighths arrive, fewer than eight, and then the connection breaks.
     BreakUpload(usize, u32),
     /// A client's process is killed. The coordinator does not notice, and goes on holding what it holds.
     KillClient(usize),
-    /// The network delivers a client's last upload once more: twice, late, or from a past round.
+    /// The network delivers a client's last upload again: twice, late, or from a past round.
     RepeatUpload(usize),
-    /// The clock moves on by so many milliseconds, for the coordinator and the clients.
+    /// The clock moves on by this many milliseconds, for the coordinator and the clients.
     AdvanceTime(i64),
     /// The driver does all that there is to do now.
     DriverOnce,

@@ -151,7 +151,7 @@ impl Player {
 }
 
 /// The coordinator's clock. How long a retry pause is, the SDK draws at random; so that a history can be repeated, a
-/// pause lasts until the history goes on with this client or moves the clock.
+/// pause lasts until the history continues with this client or moves the clock.
 #[derive(Debug)]
 struct NapClock {
     server: Arc<ManualClock>,

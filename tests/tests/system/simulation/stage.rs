@@ -55,7 +55,7 @@ enum Fate {
     Arrives,
     Lost,
     AnswerLost,
-    /// So many eighths of its body arrive.
+    /// This many eighths of its body arrive.
     Broken(u32),
 }
 
@@ -327,7 +327,7 @@ impl Stage {
         drop(tx);
         for round in open {
             let overdue = match round.phase {
-                // It waits until the job goes on.
+                // It waits until the job continues.
                 Phase::Selecting if round.is_buffer() && self.is_paused().await => false,
                 Phase::Selecting => round.opened_at_ms + SELECTION_MS <= now_ms,
                 // Its assignments have deadlines of their own.

@@ -1,4 +1,4 @@
-//! Uploads that broke off: they go on where they ended, over restarts too, and expire.
+//! Uploads that broke off: they continue where they ended, over restarts too, and expire.
 
 use std::path::{Path, PathBuf};
 

@@ -39,7 +39,7 @@ impl Device {
         self
     }
 
-    /// The same device with so many examples.
+    /// The same device with this many examples.
     pub(crate) fn holding(self, examples: u64) -> Self {
         Self { examples, ..self }
     }

@@ -1,6 +1,6 @@
 //! A PostgreSQL cluster of the tests' own: made from nothing in a temporary directory, reached by a Unix socket only.
 //!
-//! The tests that run at the same time share it; the last one to leave ends it. Each test gets a database of its own,
+//! The tests that run at the same time share it; the last one to leave ends it. Each test gets a separate database,
 //! copied from one that has the schema.
 
 use std::io::{BufRead, BufReader};
@@ -38,7 +38,7 @@ struct Cluster {
     supervisor: Option<JoinHandle<()>>,
 }
 
-/// A database of its own for one test; none where PostgreSQL is not installed (under CI that is a failure).
+/// A separate database for one test; none where PostgreSQL is not installed (under CI that is a failure).
 pub(crate) async fn postgres() -> Option<Database> {
     let Some(programs) = programs() else {
         assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "PostgreSQL is not installed");

@@ -159,7 +159,7 @@ impl World {
     }
 
     /// The same as [`Self::start`], with the bodies of models and updates in a store.
-    /// On SQLite, with large bodies in files beside it.
+    /// On SQLite, with large bodies in files next to it.
     pub(crate) async fn start_with_files() -> Self {
         let mut world = Self::start_on_sqlite().await;
         world.stop().await;
@@ -358,7 +358,7 @@ impl World {
         self.drive().await;
     }
 
-    /// Waits until so many clients are held.
+    /// Waits until this many clients are held.
     pub(crate) async fn until_waiting(&self, clients: usize) {
         let arrived = async {
             while self.app().fleet.lobby.len() != clients {

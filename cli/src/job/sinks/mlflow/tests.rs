@@ -23,7 +23,7 @@ struct Recorded {
     metrics: Vec<(String, u64, i64, f64)>,
     status: String,
     batches: usize,
-    /// So many of the next calls are refused with a 503.
+    /// This many of the next calls are refused with a 503.
     away: usize,
 }
 

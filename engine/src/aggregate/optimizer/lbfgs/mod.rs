@@ -36,7 +36,7 @@ const LOSS_NOISE: f64 = 1e-6;
 const CURVATURE_MIN: f64 = 1e-6;
 /// Bounds of a shrunken step, as shares of the last one.
 const SHRINK: [f64; 2] = [0.1, 0.5];
-/// Trials along a direction. After so many, clients of other rounds have other losses: the search begins anew.
+/// Trials along a direction. After this many, clients of other rounds have other losses: the search begins again.
 const TRIALS_MAX: u32 = 8;
 
 /// The entry of the history's file that holds the line search.
@@ -143,7 +143,7 @@ impl Lbfgs {
     }
 }
 
-/// Places in the basis of s and y of at most so many pairs, the newest first.
+/// Places in the basis of s and y of at most this many pairs, the newest first.
 fn places(joins: bool, stored: usize, most: usize) -> Vec<(usize, usize)> {
     let round = joins.then_some((1, 2));
     let stored = (0..stored).map(|pair| (FIRST_STORED + 2 * pair, FIRST_STORED + 2 * pair + 1));
@@ -231,7 +231,7 @@ impl Search {
     const FIRST: Self = Self { loss: f64::INFINITY, slope: 0.0, step: 0.0, pairs: 0, trials: 0 };
 }
 
-/// The shortest decimals that give the same bits again, so every coordinator goes on alike.
+/// The shortest decimals that give the same bits again, so every coordinator continues alike.
 impl fmt::Display for Search {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { loss, slope, step, pairs, trials } = self;
