@@ -27,7 +27,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`client`] | [`Builder`] and [`Client`]: settings, one session, the loop of sessions |
+//! | [`client`] | [`Builder`], [`Settings`] and [`Client`]: what a client is made from, one session, the loop of sessions |
 //! | [`outcome`], [`error`] | how a session ends |
 //! | [`host`], `conditions` | what the app says about the device: may the session continue? |
 //! | `blocking`, `cancel` | sessions that block their thread, and their end from outside |
@@ -83,7 +83,7 @@ pub use blocking::BlockingClient;
 pub use burn;
 #[cfg(feature = "native")]
 pub use cancel::CancelToken;
-pub use client::{Builder, Client};
+pub use client::{Builder, Client, Settings};
 #[cfg(feature = "native")]
 pub use conditions::{ConditionedHost, Conditions, Device, Thermal, Unmet};
 pub use error::ClientError;

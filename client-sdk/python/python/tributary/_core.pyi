@@ -1,4 +1,4 @@
-from typing import Optional, TypedDict
+from typing import Optional
 
 class TributaryError(Exception):
     """A session failed. Finished work is kept and sent by a later session."""
@@ -29,17 +29,8 @@ class LayerExamples:
         threads: int,
     ) -> LayerExamples: ...
 
-class Settings(TypedDict):
-    server: str
-    token: str
-    state_dir: str
-    attributes: dict[str, str]
-    wait_s: float
-    ca_pem: Optional[bytes]
-    allow_plaintext: bool
-
 class Session:
-    def __new__(cls, settings: Settings) -> Session: ...
+    def __new__(cls, settings: str) -> Session: ...
     def enrol(self) -> str: ...
     def open_jobs(self) -> str: ...
     def run_once(

@@ -8,7 +8,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from os import PathLike, fspath
+from os import PathLike, fsdecode
 from typing import Any, Optional, Union
 
 from . import _core
@@ -20,6 +20,8 @@ PAUSE_S = 1.0
 """Pause after a failed session, doubled after each further one .."""
 PAUSE_MAX_S = 600.0
 """.. up to this."""
+WAIT_MAX_S = 60.0
+"""Longest time that the coordinator may hold a check-in."""
 
 
 @dataclass(frozen=True)
@@ -80,17 +82,21 @@ class Client:
         allow_plaintext: bool = False,
     ) -> None:
         attributes = {"platform": "python", **(attributes or {})}
-        self._session = _core.Session(
-            {
-                "server": server,
-                "token": token,
-                "state_dir": fspath(state_dir),
-                "attributes": attributes,
-                "wait_s": wait_s,
-                "ca_pem": ca_pem,
-                "allow_plaintext": allow_plaintext,
-            }
-        )
+        for name, value in attributes.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise TypeError(f"attributes are texts by name, not {name!r}: {value!r}")
+        if not 0 <= wait_s <= WAIT_MAX_S:
+            raise ValueError(f"wait_s is from 0 to {WAIT_MAX_S:.0f} seconds, not {wait_s!r}")
+        settings = {
+            "server": server,
+            "token": token,
+            "state_dir": fsdecode(state_dir),
+            "attributes": attributes,
+            "wait_ms": int(wait_s * 1000),
+            "ca_pem": None if ca_pem is None else ca_pem.decode("utf-8", "replace"),
+            "allow_plaintext": allow_plaintext,
+        }
+        self._session = _core.Session(json.dumps(settings))
 
     def enrol(self) -> str:
         """The client's id. A session enrols by itself; call this to learn early that a token does not work."""
