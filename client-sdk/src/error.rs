@@ -29,6 +29,9 @@ pub enum ClientError {
     /// A [`BlockingClient`](crate::BlockingClient) does one call at a time, and none on a thread of an async runtime.
     #[error("this client runs a session in another thread, or this thread belongs to an async runtime")]
     Busy,
+    /// A [`BlockingClient`](crate::BlockingClient) works only in the process that made it.
+    #[error("this client was made in another process: make it after the fork")]
+    Forked,
     /// The client's state cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -245,5 +245,5 @@ fn what_a_trainer_throws_keeps_its_kind_and_a_panic_is_an_error() {
     let panicked = train(Scripted { trained: Ok(|_| panic!("on purpose")), ..GOOD });
     assert!(matches!(panicked, Err(TrainError::Other(_))), "{panicked:?}");
     let unexpected = uniffi::UnexpectedUniFFICallbackError { reason: "NullPointerException".into() };
-    assert_eq!(TrainerError::from(unexpected), TrainerError::Other { detail: "NullPointerException".into() });
+    assert_eq!(TrainerError::from(unexpected), TrainerError::Thrown { detail: "NullPointerException".into() });
 }

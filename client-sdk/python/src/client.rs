@@ -44,13 +44,20 @@ impl Session {
     }
 
     /// One session with a trainer: [`LayerExamples`], or an object with the methods that [`PythonTrainer`] calls.
-    fn run_once(&self, py: Python<'_>, trainer: Py<PyAny>, host: Option<Py<PyAny>>) -> PyResult<Ended> {
+    /// With `reports_text` the operator gets exceptions of the trainer as text, and not only their kind.
+    fn run_once(
+        &self,
+        py: Python<'_>,
+        trainer: Py<PyAny>,
+        host: Option<Py<PyAny>>,
+        reports_text: bool,
+    ) -> PyResult<Ended> {
         let host = PythonHost { object: host };
         if let Ok(examples) = trainer.bind(py).cast::<LayerExamples>() {
             let mut trainer = examples.get().trainer();
             return self.session(py, &mut trainer, &host);
         }
-        let mut trainer = PythonTrainer::new(py, trainer)?;
+        let mut trainer = PythonTrainer::new(py, trainer, reports_text)?;
         let ended = self.session(py, &mut trainer, &host);
         match trainer.raised.take() {
             Some(raised) => Err(raised),

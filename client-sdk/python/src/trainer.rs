@@ -48,6 +48,8 @@ pub(crate) struct PythonTrainer {
     object: Py<PyAny>,
     examples: u64,
     corrects_gradients: bool,
+    /// Whether the operator gets exceptions as text, and not only their kind.
+    reports_text: bool,
     /// The exception that ended a training, which the session raises again.
     pub(crate) raised: Option<PyErr>,
 }
@@ -55,10 +57,10 @@ pub(crate) struct PythonTrainer {
 impl PythonTrainer {
     /// # Errors
     /// What `examples()` raises.
-    pub(crate) fn new(py: Python<'_>, object: Py<PyAny>) -> PyResult<Self> {
+    pub(crate) fn new(py: Python<'_>, object: Py<PyAny>, reports_text: bool) -> PyResult<Self> {
         let examples = object.call_method0(py, "examples")?.extract(py)?;
         let corrects_gradients = object.call_method0(py, "corrects_gradients")?.extract(py)?;
-        Ok(Self { object, examples, corrects_gradients, raised: None })
+        Ok(Self { object, examples, corrects_gradients, reports_text, raised: None })
     }
 
     /// Calls a method with bytes, a task and a [`Stop`] on a thread of its own. This thread meanwhile asks whether it
@@ -101,7 +103,7 @@ impl PythonTrainer {
             }
             (Ok(result), None) => Ok(result),
             (Err(exception), signal) => Err(Python::attach(|py| {
-                let told = told(py, &exception);
+                let told = told(py, &exception, self.reports_text);
                 let is_quiet = exception.is_instance_of::<crate::errors::Interrupted>(py);
                 self.raised = signal.or(if is_quiet { None } else { Some(exception) });
                 told

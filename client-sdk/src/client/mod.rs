@@ -34,7 +34,7 @@ pub use settings::Settings;
 /// How long a check-in is held when the app does not say.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
-/// One client of a coordinator. It has a state directory of its own, which two processes must not share.
+/// One client of a coordinator. It has a state directory of its own, which no other process can use meanwhile.
 #[derive(Debug)]
 pub struct Client {
     context: Context,

@@ -222,6 +222,15 @@ pub enum TrainError {
     /// The trainer does not correct its gradients as the job's algorithm needs ([`Trainer::follows`]).
     #[error("the app's trainer cannot train as {0} asks: it adds no correction to its gradients")]
     CannotFollow(String),
+    /// Code of the app failed with an exception. The operator learns only its kind: the text stays on the device, since
+    /// it may quote examples or paths.
+    #[error("{text}")]
+    Thrown {
+        /// The kind of exception, such as `KeyError`.
+        kind: String,
+        /// The exception as text.
+        text: String,
+    },
     /// Any other reason, as text for the operator.
     #[error("{0}")]
     Other(String),

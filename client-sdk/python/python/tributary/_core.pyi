@@ -1,4 +1,6 @@
-from typing import Optional
+from typing import Literal, Optional
+
+OutcomeKind = Literal["contributed", "evaluated", "nothing_to_do", "too_late", "interrupted"]
 
 class TributaryError(Exception):
     """A session failed. Finished work is kept and sent by a later session."""
@@ -34,5 +36,5 @@ class Session:
     def enrol(self) -> str: ...
     def open_jobs(self) -> str: ...
     def run_once(
-        self, trainer: object, host: Optional[object]
-    ) -> tuple[str, Optional[int], float, Optional[str]]: ...
+        self, trainer: object, host: Optional[object], reports_text: bool
+    ) -> tuple[OutcomeKind, Optional[int], float, Optional[str]]: ...

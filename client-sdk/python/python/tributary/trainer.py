@@ -124,8 +124,9 @@ class Evaluated:
 class Trainer(Protocol):
     """Learns from the examples of one client.
 
-    A method may raise `NoExamples`, `Diverged` or `DoesNotFit`, which the operator sees as such. Any other exception is
-    reported with its text, and raised again by the session.
+    A method may raise `NoExamples`, `Diverged` or `DoesNotFit`, which the operator sees as such, the last one with its
+    text. Of any other exception the operator sees the type, unless the client has `report_errors="text"`. The session
+    raises it again.
 
     A trainer that adds `pull` and `constants` of its tasks to each gradient has an attribute
     `corrects_gradients = True`. Rounds with FedProx, SCAFFOLD or FedDyn are refused without it.
