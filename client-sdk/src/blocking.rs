@@ -16,8 +16,8 @@ use crate::outcome::Outcome;
 use crate::session::interrupted;
 use crate::trainer::Trainer;
 
-/// A [`Client`] with a runtime of its own. One call at a time: another one meanwhile is [`ClientError::Busy`]. In a forked
-/// child, which has none of the runtime's threads, every call is [`ClientError::Forked`].
+/// A [`Client`] with a runtime of its own. One call at a time: another one meanwhile is [`ClientError::Busy`]. In a
+/// forked child, which has none of the runtime's threads, every call is [`ClientError::Forked`].
 #[derive(Debug)]
 pub struct BlockingClient {
     client: Client,

@@ -12,6 +12,7 @@ use crate::transport::TransportError;
 
 /// Why a session failed. Finished work is stored before it is sent, so a later session can still deliver it.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ClientError {
     /// The server's address is not an http or https URL.
     #[error("{0:?} is not the address of a coordinator: it must start with http:// or https://")]

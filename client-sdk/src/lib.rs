@@ -111,8 +111,16 @@ pub use trainer::{
 pub use transport::Transport;
 #[cfg(feature = "native")]
 pub use transport::{HttpTransport, Trust, TrustError, is_exposed};
+/// Types of the protocol in signatures of this crate.
 pub use tributary_protocol::classes::ClassCounts;
+pub use tributary_protocol::device::{DeviceState, OpenJob, WaitsFor};
+pub use tributary_protocol::id::ClientId;
+pub use tributary_protocol::layers::ModelSpec;
+pub use tributary_protocol::model::Model;
+pub use tributary_protocol::plan::{Algorithm, Loss, Training};
+pub use tributary_protocol::problem::{Problem, ProblemType};
 pub use tributary_protocol::scalars::{ScalarName, Scalars, ScalarsError};
+pub use tributary_protocol::seed::Seed;
 
 /// The Rust code of the README compiles.
 #[cfg(all(doctest, feature = "layers", feature = "native"))]

@@ -96,12 +96,10 @@ impl From<ClientError> for TributaryError {
                 TrainError::NoExamples => Self::NoExamples { detail },
                 TrainError::Diverged => Self::Diverged { detail },
                 TrainError::DoesNotFit(_) | TrainError::CannotFollow(_) => Self::DoesNotFit { detail },
-                TrainError::Interrupted
-                | TrainError::Suspended(_)
-                | TrainError::Pending
-                | TrainError::Thrown { .. }
-                | TrainError::Other(_) => Self::Training { detail },
+                _ => Self::Training { detail },
             },
+            // Of a newer SDK, for which this border has no kind yet.
+            _ => Self::State { detail },
         }
     }
 }

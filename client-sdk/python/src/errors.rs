@@ -48,7 +48,7 @@ fn of_trainer(error: &TrainError, text: String) -> PyErr {
         TrainError::NoExamples => NoExamples::new_err(text),
         TrainError::Diverged => Diverged::new_err(text),
         TrainError::DoesNotFit(_) | TrainError::CannotFollow(_) => DoesNotFit::new_err(text),
-        TrainError::Thrown { .. } | TrainError::Other(_) => PyRuntimeError::new_err(text),
+        _ => PyRuntimeError::new_err(text),
     }
 }
 
@@ -80,10 +80,6 @@ pub(crate) fn told(py: Python<'_>, exception: &PyErr, reports_text: bool) -> Tra
 /// The `Checkpoint` of a `Suspended`.
 fn checkpoint(suspended: &Bound<'_, PyAny>) -> PyResult<Checkpoint> {
     let checkpoint = suspended.getattr("args")?.get_item(0)?;
-    Ok(Checkpoint {
-        steps: checkpoint.getattr("steps")?.extract()?,
-        losses: checkpoint.getattr("losses")?.extract()?,
-        bytes: checkpoint.getattr("state")?.cast::<PyBytes>()?.as_bytes().to_vec(),
-        ..Checkpoint::default()
-    })
+    let kept = Checkpoint::new(checkpoint.getattr("steps")?.extract()?, checkpoint.getattr("losses")?.extract()?);
+    Ok(kept.with_bytes(checkpoint.getattr("state")?.cast::<PyBytes>()?.as_bytes().to_vec()))
 }

@@ -152,7 +152,7 @@ impl Trainer for PythonTrainer {
                 let text = format!("the trainer returned {} values of {total}", values.len());
                 return Err(crate::errors::DoesNotFit::new_err(text));
             }
-            Ok(Trained { values, examples, steps, loss, metrics: checked(metrics)? })
+            Ok(Trained::new(values, examples, steps, loss).with_metrics(checked(metrics)?))
         })
     }
 
@@ -168,7 +168,10 @@ impl Trainer for PythonTrainer {
                 result.extract()?;
             let classes = classes.map(|text| serde_json::from_str(&text)).transpose();
             let classes = classes.map_err(|error| crate::errors::DoesNotFit::new_err(error.to_string()))?;
-            Ok(Evaluated { examples, loss, accuracy, metrics: checked(metrics)?, classes })
+            Ok(Evaluated::new(examples, loss)
+                .with_accuracy(accuracy)
+                .with_metrics(checked(metrics)?)
+                .with_classes(classes))
         })
     }
 }

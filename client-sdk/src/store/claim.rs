@@ -12,8 +12,8 @@ use crate::locked::Locked;
 /// The file that is locked. It holds the number of the process.
 const NAME: &str = "lock";
 
-/// Claims of this process by its number and directory: its stores share one. A forked child has another number, and with
-/// it none of the claims that it inherits.
+/// Claims of this process by its number and directory: its stores share one. A forked child has another number, and
+/// with it none of the claims that it inherits.
 static CLAIMS: Mutex<BTreeMap<(u32, PathBuf), Weak<File>>> = Mutex::new(BTreeMap::new());
 
 /// A lock of the system, which ends with the last copy of this, or with the process.

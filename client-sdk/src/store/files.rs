@@ -13,8 +13,8 @@ use crate::locked::Locked;
 ///
 /// A put writes a temporary file in the same directory and renames it.
 ///
-/// From its first entry on, the directory is this process's: another process that uses it would be the same client without
-/// knowing of it, so its calls fail. The end of the process, or of the last store of the directory, frees it.
+/// From its first entry on, the directory is this process's: another process that uses it would be the same client
+/// without knowing of it, so its calls fail. The end of the process, or of the last store of the directory, frees it.
 #[derive(Clone, Debug)]
 pub struct FileStore {
     directory: PathBuf,
