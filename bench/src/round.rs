@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 use tokio::task::JoinSet;
 use tributary_client::{
-    AlwaysOn, Client, EvaluateTask, Evaluated, MemoryStore, Scalars, TrainError, TrainTask, Trained, Trainer,
+    AlwaysOn, Client, EvaluateTask, Evaluated, MemoryStore, TrainError, TrainTask, Trained, Trainer,
 };
 use tributary_protocol::id::Name;
 use tributary_protocol::job_file::JobFile;
@@ -120,7 +120,7 @@ impl Trainer for NoTraining {
     }
 
     fn train(&mut self, task: &TrainTask<'_>, _: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
-        Ok(Trained { values: task.model.values().to_vec(), examples: 1, steps: 1, loss: 0.0, metrics: Scalars::new() })
+        Ok(Trained::new(task.model.values().to_vec(), 1, 1, 0.0))
     }
 
     fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {

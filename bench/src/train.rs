@@ -130,7 +130,7 @@ fn measure(
     // A client that evaluates has one model.
     drop(model);
     let (clock, cpu_before) = (Stopwatch::start(), cpu_s(std::process::id())?);
-    let task = EvaluateTask { model: &learned, spec, loss: training.loss };
+    let task = EvaluateTask::new(&learned, spec, training.loss);
     let result = evaluator.evaluate(&task, &|| false).map_err(failed)?;
     let (evaluate_s, evaluate_cpu_s) = (clock.elapsed().as_secs_f64(), cpu_s(std::process::id())? - cpu_before);
 

@@ -20,8 +20,8 @@ impl Evaluator for LayerEvaluator {
         should_stop: &dyn Fn() -> bool,
     ) -> Result<EvaluationReport, EvaluatorError> {
         let mut trainer = LayerTrainer::new(Arc::new(held(task.spec, examples)?));
-        let task = EvaluateTask { model: task.model, spec: task.spec, loss: task.loss };
-        let Evaluated { examples, loss, accuracy, metrics, classes } =
+        let task = EvaluateTask::new(task.model, task.spec, task.loss);
+        let Evaluated { examples, loss, accuracy, metrics, classes, .. } =
             trainer.evaluate(&task, should_stop).map_err(|error| match error {
                 TrainError::Interrupted => EvaluatorError::Stopped,
                 error => failed(error),

@@ -3,6 +3,7 @@
 plugins {
     id("com.android.library") version "8.13.0"
     id("org.jetbrains.kotlin.android") version "2.2.20"
+    `maven-publish`
 }
 
 android {
@@ -14,6 +15,17 @@ android {
     }
     sourceSets["main"].kotlin.srcDirs("src/main/kotlin", "build/bindings")
     sourceSets["main"].jniLibs.srcDir("build/jniLibs")
+    publishing { singleVariant("release") { withSourcesJar() } }
+}
+
+// `gradle publishToMavenLocal`, or `publish` to a repository that the app's build names.
+publishing {
+    publications.register<MavenPublication>("release") {
+        groupId = "org.tributary"
+        artifactId = "tributary-android"
+        version = "0.1.0"
+        afterEvaluate { from(components["release"]) }
+    }
 }
 
 kotlin { jvmToolchain(17) }

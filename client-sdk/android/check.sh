@@ -17,13 +17,13 @@ lld=$(rustc --print sysroot)/lib/rustlib/$(rustc --print host-tuple)/bin/rust-ll
 # libdl.map.txt of bionic), for both processors. Another name does not link: look it up there before you add it.
 declare -A names=(
     [libc.so]="__errno __system_property_get abort bind calloc clock_gettime close connect epoll_create1 epoll_ctl
-        epoll_wait eventfd fcntl free freeaddrinfo fstat fsync gai_strerror getaddrinfo getauxval getcwd getenv
-        getpeername getsockname getsockopt link lseek64 malloc memcmp memcpy memmove memset mkdir mmap munmap open poll
-        posix_memalign prctl pthread_attr_destroy pthread_attr_init pthread_attr_setstacksize pthread_create
-        pthread_detach pthread_getspecific pthread_join pthread_key_create pthread_key_delete pthread_mutex_lock
-        pthread_mutex_unlock pthread_setspecific read readlink realloc realpath recv rename renameat sched_getaffinity
-        sched_yield send setsockopt shutdown socket socketpair stat strerror_r strlen syscall sysconf unlink write
-        writev"
+        epoll_wait eventfd fcntl flock free freeaddrinfo fstat fsync ftruncate64 gai_strerror getaddrinfo getauxval
+        getcwd getenv getpeername getsockname getsockopt link lseek64 malloc memcmp memcpy memmove memset mkdir mmap
+        munmap open poll posix_memalign prctl pthread_attr_destroy pthread_attr_init pthread_attr_setstacksize
+        pthread_create pthread_detach pthread_getspecific pthread_join pthread_key_create pthread_key_delete
+        pthread_mutex_lock pthread_mutex_unlock pthread_setspecific read readlink realloc realpath recv rename
+        renameat sched_getaffinity sched_yield send setsockopt shutdown socket socketpair stat strerror_r strlen
+        syscall sysconf unlink write writev"
     [libm.so]="cos exp expf logf pow tanhf"
     [libdl.so]="dl_iterate_phdr dlsym"
     [liblog.so]=""

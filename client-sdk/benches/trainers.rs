@@ -68,7 +68,7 @@ fn main() {
             group.bench_function(BenchmarkId::new("train/layers", batch), |bench| bench.iter(|| train(&mut layers)));
             group.bench_function(BenchmarkId::new("train/burn", batch), |bench| bench.iter(|| train(&mut burn)));
         }
-        let task = EvaluateTask { model: &model, spec: &spec, loss: Loss::CrossEntropy };
+        let task = EvaluateTask::new(&model, &spec, Loss::CrossEntropy);
         let (mut layers, mut burn) = (LayerTrainer::new(data.clone()), BurnTrainer::new(data));
         let evaluate = |trainer: &mut dyn Trainer| black_box(trainer.evaluate(&task, &|| false).expect("it evaluates"));
         group.bench_function("evaluate/layers", |bench| bench.iter(|| evaluate(&mut layers)));

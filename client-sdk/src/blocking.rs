@@ -1,6 +1,7 @@
 //! A client whose calls block the calling thread, for apps without an async runtime. The facades of other languages are
 //! made of it.
 
+use std::process;
 use std::sync::{Mutex, TryLockError};
 
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -15,11 +16,15 @@ use crate::outcome::Outcome;
 use crate::session::interrupted;
 use crate::trainer::Trainer;
 
-/// A [`Client`] with a runtime of its own. One call at a time: another one meanwhile is [`ClientError::Busy`].
+/// A [`Client`] with a runtime of its own. One call at a time: another one meanwhile is [`ClientError::Busy`]. In a
+/// forked child, which has none of the runtime's threads, every call is [`ClientError::Forked`].
 #[derive(Debug)]
 pub struct BlockingClient {
     client: Client,
-    runtime: Runtime,
+    /// `None` once it was dropped.
+    runtime: Option<Runtime>,
+    /// Number of the process that has the runtime's threads.
+    process: u32,
     /// Held during a call.
     turn: Mutex<()>,
 }
@@ -42,19 +47,24 @@ impl BlockingClient {
         // While the calling thread trains, the other one asks whether the round is still open.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| ClientError::Setup(error.to_string()))?;
-        Ok(Self { client, runtime, turn: Mutex::new(()) })
+        Ok(Self { client, runtime: Some(runtime), process: process::id(), turn: Mutex::new(()) })
     }
 
     /// Does some work with the client, until `stopped` completes: the work is then dropped, which the SDK allows at any
     /// time.
     ///
     /// # Errors
-    /// Those of the work, and [`ClientError::Busy`] while another call runs or on a thread of an async runtime.
+    /// Those of the work, [`ClientError::Busy`] while another call runs or on a thread of an async runtime, and
+    /// [`ClientError::Forked`] in another process.
     pub fn run<T, S>(
         &self,
         work: impl AsyncFnOnce(&Client) -> Result<T, ClientError>,
         stopped: impl Future<Output = S>,
     ) -> Result<Ended<T, S>, ClientError> {
+        // Before anything else: a lock that another thread held at the fork stays locked.
+        let Some(runtime) = self.runtime.as_ref().filter(|_| self.process == process::id()) else {
+            return Err(ClientError::Forked);
+        };
         let _turn = match self.turn.try_lock() {
             Ok(turn) => turn,
             // The call that panicked has ended, and the lock protects no data.
@@ -64,7 +74,7 @@ impl BlockingClient {
         if Handle::try_current().is_ok() {
             return Err(ClientError::Busy);
         }
-        self.runtime.block_on(async {
+        runtime.block_on(async {
             tokio::select! {
                 result = work(&self.client) => result.map(Ended::Done),
                 reason = stopped => Ok(Ended::Stopped(reason)),
@@ -114,6 +124,15 @@ impl BlockingClient {
     }
 }
 
+impl Drop for BlockingClient {
+    fn drop(&mut self) {
+        if self.process != process::id() {
+            // Its end would wait for threads that this process does not have.
+            std::mem::forget(self.runtime.take());
+        }
+    }
+}
+
 /// A host that also stops when the app cancels: training asks it before each batch.
 struct Cancellable<'a> {
     host: &'a dyn Host,
@@ -154,6 +173,15 @@ mod tests {
         assert_eq!(ended, Ended::Stopped("the user"));
         let ended = client.run(async |_| Ok(3), std::future::pending::<()>()).unwrap();
         assert_eq!(ended, Ended::Done(3));
+    }
+
+    /// A test cannot fork, since it has threads: the number of the process is what a child would see as another one.
+    #[test]
+    fn in_another_process_every_call_is_refused_and_the_end_waits_for_nothing() {
+        let mut client = client();
+        client.process ^= 1;
+        assert!(matches!(client.enrol(), Err(ClientError::Forked)));
+        drop(client);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::transport::TransportError;
 
 /// Why a session failed. Finished work is stored before it is sent, so a later session can still deliver it.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ClientError {
     /// The server's address is not an http or https URL.
     #[error("{0:?} is not the address of a coordinator: it must start with http:// or https://")]
@@ -29,6 +30,9 @@ pub enum ClientError {
     /// A [`BlockingClient`](crate::BlockingClient) does one call at a time, and none on a thread of an async runtime.
     #[error("this client runs a session in another thread, or this thread belongs to an async runtime")]
     Busy,
+    /// A [`BlockingClient`](crate::BlockingClient) works only in the process that made it.
+    #[error("this client was made in another process: make it after the fork")]
+    Forked,
     /// The client's state cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),

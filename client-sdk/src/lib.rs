@@ -27,7 +27,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`client`] | [`Builder`] and [`Client`]: settings, one session, the loop of sessions |
+//! | [`client`] | [`Builder`], [`Settings`] and [`Client`]: what a client is made from, one session, the loop of sessions |
 //! | [`outcome`], [`error`] | how a session ends |
 //! | [`host`], `conditions` | what the app says about the device: may the session continue? |
 //! | `blocking`, `cancel` | sessions that block their thread, and their end from outside |
@@ -83,7 +83,7 @@ pub use blocking::BlockingClient;
 pub use burn;
 #[cfg(feature = "native")]
 pub use cancel::CancelToken;
-pub use client::{Builder, Client};
+pub use client::{Builder, Client, Settings};
 #[cfg(feature = "native")]
 pub use conditions::{ConditionedHost, Conditions, Device, Thermal, Unmet};
 pub use error::ClientError;
@@ -111,8 +111,16 @@ pub use trainer::{
 pub use transport::Transport;
 #[cfg(feature = "native")]
 pub use transport::{HttpTransport, Trust, TrustError, is_exposed};
+/// Types of the protocol in signatures of this crate.
 pub use tributary_protocol::classes::ClassCounts;
+pub use tributary_protocol::device::{DeviceState, OpenJob, WaitsFor};
+pub use tributary_protocol::id::ClientId;
+pub use tributary_protocol::layers::ModelSpec;
+pub use tributary_protocol::model::Model;
+pub use tributary_protocol::plan::{Algorithm, Loss, Training};
+pub use tributary_protocol::problem::{Problem, ProblemType};
 pub use tributary_protocol::scalars::{ScalarName, Scalars, ScalarsError};
+pub use tributary_protocol::seed::Seed;
 
 /// The Rust code of the README compiles.
 #[cfg(all(doctest, feature = "layers", feature = "native"))]

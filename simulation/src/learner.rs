@@ -56,7 +56,7 @@ impl Learner {
     /// Share of the held-out examples that a model classifies rightly.
     pub(crate) fn accuracy(&mut self, spec: &JobSpec, model: &Model) -> Result<f64, SimulationError> {
         let (spec, loss) = (&spec.file.model.spec, spec.file.training.loss);
-        let evaluated = self.evaluator.evaluate(&EvaluateTask { model, spec, loss }, &|| false)?;
+        let evaluated = self.evaluator.evaluate(&EvaluateTask::new(model, spec, loss), &|| false)?;
         Ok(evaluated.accuracy.unwrap_or(0.0))
     }
 }

@@ -155,7 +155,12 @@ private fun rules() {
     check(after { Outcome.Interrupted(ULong.MAX_VALUE) } == Next.Again(Long.MAX_VALUE))
     check(after { throw TributaryException.Unreachable("away") } == Next.Again(PAUSE_MS_AFTER_FAILURE))
     check(after { throw TributaryException.Refused("busy", "too-many-requests", 4_000_000uL) } == Next.Again(4_000_000))
-    check(after { throw TributaryException.DoesNotFit("three inputs") } is Next.Never)
+    val later = Next.Again(PAUSE_MS_AFTER_FAILURE)
+    check(after { throw TributaryException.DoesNotFit("three inputs") } == later)
+    check(after { throw TributaryException.NoExamples("none") } == later)
+    check(after { throw IllegalStateException("the database is locked") } == later)
+    check(after { null } == later)
+    check(after { throw TributaryException.BadInput("a token") } is Next.Never)
 }
 
 fun main(arguments: Array<String>) {

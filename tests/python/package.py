@@ -1,7 +1,7 @@
 """Clients of the Python package, for the tests: prints one JSON object per session.
 
 Usage: package.py KIND SERVER TOKEN TABLE STATE_DIR [LOOKS]
-       with KIND: layers, numpy, plain, operator, raises, away, torch, torch_batches, torch_digits
+       with KIND: layers, numpy, plain, operator, raises, raises_text, away, torch, torch_batches, torch_digits
 
 A table has a line of names, then one example a line; the last column is its class. `operator` takes an operator's token,
 a file with the CA, and the name of a job. With LOOKS a host stops the session when the trainer has looked so often
@@ -168,12 +168,15 @@ def main():
         "numpy": ByHand,
         "plain": Plain,
         "raises": Raises,
+        "raises_text": Raises,
         "away": ByHand,
         "torch": torch_trainer,
         "torch_batches": torch_batches,
         "torch_digits": torch_digits,
     }
-    client = tributary.Client(server, token, state_dir=directory, attributes={"kind": kind})
+    report_errors = "text" if kind == "raises_text" else "type"
+    attributes = {"kind": kind}
+    client = tributary.Client(server, token, state_dir=directory, attributes=attributes, report_errors=report_errors)
     trainer, host = trainers[kind](inputs, labels), Away() if kind == "away" else None
     if looks:
         trainer = host = PickedUp(trainer, int(looks[0]))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use tokio::task::JoinSet;
 use tributary_client::examples::Examples;
-use tributary_client::{Client, ClientError, Trust};
+use tributary_client::{Builder, Client, ClientError, Settings, Trust};
 use tributary_protocol::id::SecretKind;
 
 use super::compute::Compute;
@@ -99,13 +99,13 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
     let mut clients = Vec::new();
     for member in members {
         let folder = member.name.as_ref().map_or_else(|| state_dir.clone(), |name| state_dir.join(name));
-        let mut builder = Client::builder(server.url().as_str(), token.expose()).state_dir(folder);
-        for (name, value) in settings.attributes.iter().chain(&member.attributes) {
-            builder = builder.attribute(name, value);
-        }
+        let mut made_from = Settings::new(server.url().as_str(), token.expose());
+        made_from.state_dir = Some(folder);
+        made_from.attributes = settings.attributes.iter().chain(&member.attributes).cloned().collect();
+        made_from.allow_plaintext = true;
         // One for each client, because connections present a client's certificate.
         let transport = http::transport(server.url(), &trust).map_err(|error| ClientError::Setup(error.to_string()))?;
-        let builder = builder.transport(Arc::new(transport)).allow_plaintext();
+        let builder = Builder::from(made_from).transport(Arc::new(transport));
         let (client, impatient) = (builder.clone().build()?, builder.wait(FIRST_WAIT).build()?);
         if clients.is_empty() {
             check_fit(&client, &shape, output).await?;

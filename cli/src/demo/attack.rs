@@ -78,7 +78,7 @@ impl Attackers {
     }
 
     /// What an attacker sends who has trained honestly.
-    pub fn forge(&self, task: &TrainTask<'_>, honest: Trained) -> Result<Trained, TrainError> {
+    pub fn forge(&self, task: &TrainTask<'_>, mut honest: Trained) -> Result<Trained, TrainError> {
         let model = task.model.values();
         let delta: Vec<f64> = honest.values.iter().zip(model).map(|(own, model)| f64::from(own - model)).collect();
         let forged = match self.attack {
@@ -92,7 +92,8 @@ impl Attackers {
             Attack::Ipm => moments(&self.deltas(task)?).map(|(mean, _)| -IPM * mean).collect::<Vec<f64>>(),
         };
         let values = model.iter().zip(forged).map(|(model, delta)| (f64::from(*model) + delta) as f32).collect();
-        Ok(Trained { values, ..honest })
+        honest.values = values;
+        Ok(honest)
     }
 
     /// The honest updates of all attackers. The first of a round computes them for the others.
@@ -106,7 +107,9 @@ impl Attackers {
         for (number, trainer) in self.trainers.lock().unwrap_or_else(PoisonError::into_inner).iter_mut().enumerate() {
             // The seed of the round differs from client to client, and all attackers must agree.
             let seed = tributary_protocol::seed::Seed(number as u64);
-            let trained = trainer.train(&TrainTask { seed, constant: None, ..*task }, &|| false)?;
+            let mut task = *task;
+            (task.seed, task.constant) = (seed, None);
+            let trained = trainer.train(&task, &|| false)?;
             deltas.push(trained.values.iter().zip(model).map(|(own, model)| own - model).collect());
         }
         let deltas = Arc::new(deltas);

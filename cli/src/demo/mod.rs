@@ -157,7 +157,7 @@ impl Learned {
     pub async fn training_loss(self) -> Result<Option<f64>, CliError> {
         let Self { model: Some(model), spec, train, .. } = self else { return Ok(None) };
         let measured = tokio::task::spawn_blocking(move || {
-            let task = EvaluateTask { model: &model, spec: &spec, loss: Loss::CrossEntropy };
+            let task = EvaluateTask::new(&model, &spec, Loss::CrossEntropy);
             LayerTrainer::new(Arc::new(train)).evaluate(&task, &|| false)
         });
         Ok(Some(measured.await.map_err(internal)?.map_err(internal)?.loss))

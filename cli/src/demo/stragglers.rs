@@ -38,7 +38,9 @@ impl Stragglers {
             taken.set(taken.get() + 1);
             taken.get() >= steps
         };
-        trainer.train(&TrainTask { budget: Some(Budget(&is_over)), ..*task }, should_stop)
+        let mut task = *task;
+        task.budget = Some(Budget(&is_over));
+        trainer.train(&task, should_stop)
     }
 }
 

@@ -1,7 +1,5 @@
 // The page's side: starts the worker, hands calls over, and ends it.
 
-const WORKER = new URL("./worker.js", import.meta.url);
-
 /** An error with a `kind`. */
 function failure({ message, kind, retryAfterMs }) {
   const error = Object.assign(new Error(message), { name: "ClientError", kind });
@@ -53,7 +51,8 @@ export class Client {
 
   #started() {
     if (this.#worker) return this.#worker;
-    const worker = new Worker(WORKER, { type: "module", name: "tributary" });
+    // In one expression: that is how bundlers recognise a worker, and emit its files.
+    const worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "tributary" });
     worker.onmessage = ({ data }) => this.#answered(data);
     // A trap within WebAssembly, or a file that is not there.
     worker.onerror = (event) => {

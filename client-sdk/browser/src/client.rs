@@ -1,14 +1,12 @@
 //! The class that `package/worker.js` uses.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
 use tributary_client::examples::{MemoryExamples, Targets};
-use tributary_client::{AlwaysOn, Client};
+use tributary_client::{AlwaysOn, Builder, Client, Settings};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -36,21 +34,6 @@ fn report(batches: u64) {
     });
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Settings {
-    server: String,
-    token: String,
-    #[serde(default)]
-    attributes: BTreeMap<String, String>,
-    #[serde(default)]
-    wait_ms: Option<u32>,
-    #[serde(default)]
-    allow_plaintext: bool,
-    #[serde(default)]
-    device: Device,
-}
-
 /// What trains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -61,6 +44,13 @@ enum Device {
     Auto,
     /// The GPU, or nothing.
     Gpu,
+}
+
+/// The client's settings, and what trains, which only browsers have a setting for.
+fn parsed(settings: &str) -> serde_json::Result<(Settings, Device)> {
+    let mut settings: serde_json::Map<String, serde_json::Value> = serde_json::from_str(settings)?;
+    let device = settings.remove("device").map(serde_json::from_value).transpose()?;
+    Ok((serde_json::from_value(settings.into())?, device.unwrap_or_default()))
 }
 
 /// One client of a coordinator.
@@ -83,25 +73,15 @@ impl BrowserClient {
     #[wasm_bindgen(constructor)]
     pub fn new(settings: &str, browser: Browser) -> Result<Self, JsValue> {
         std::panic::set_hook(Box::new(|panic| console_error(&panic.to_string())));
-        let settings: Settings = serde_json::from_str(settings).map_err(|error| misused(&error.to_string()))?;
+        let (mut settings, device) = parsed(settings).map_err(|error| misused(&error.to_string()))?;
+        settings.sdk = Some("browser".to_owned());
         PAGE.set(Some(browser.clone()));
         let (errands, traffic) = (Errands::of(browser.clone()), Traffic::default());
         let gpu = browser.gpu().map(|_| BrowserGpu(errands.clone()));
-        let device = settings.device;
-        let mut builder = Client::builder(settings.server, settings.token)
-            .sdk("browser")
+        let builder = Builder::from(settings)
             .store(Arc::new(BrowserStore::read(&browser, errands.clone())))
             .transport(Arc::new(FetchTransport { errands: errands.clone(), traffic: traffic.clone() }))
             .clock(Arc::new(BrowserClock(errands)));
-        for (name, value) in settings.attributes {
-            builder = builder.attribute(name, value);
-        }
-        if let Some(ms) = settings.wait_ms {
-            builder = builder.wait(Duration::from_millis(ms.into()));
-        }
-        if settings.allow_plaintext {
-            builder = builder.allow_plaintext();
-        }
         Ok(Self { client: builder.build().map_err(|error| thrown(&error))?, traffic, gpu, device })
     }
 

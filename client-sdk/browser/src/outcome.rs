@@ -39,8 +39,8 @@ pub(crate) fn thrown(error: &ClientError) -> JsValue {
         ClientError::Refused(_) => "refused",
         ClientError::BadAnswer(_) => "answer",
         ClientError::Training(_) => "training",
-        // A browser has no blocking client, which alone can be busy.
-        ClientError::Setup(_) | ClientError::Key(_) | ClientError::Attest(_) | ClientError::Busy => "setup",
+        // Settings, and what a browser does not have: key stores, attestation and blocking clients.
+        _ => "setup",
     };
     let retry_after_ms = error.retry_after().map(|pause| pause.as_millis() as f64);
     with_kind(&error.to_string(), kind, retry_after_ms)

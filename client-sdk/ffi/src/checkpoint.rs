@@ -15,7 +15,7 @@ pub struct Checkpoint {
 
 impl From<Checkpoint> for trainer::Checkpoint {
     fn from(Checkpoint { steps, losses, bytes }: Checkpoint) -> Self {
-        Self { steps, losses, bytes, ..Self::default() }
+        Self::new(steps, losses).with_bytes(bytes)
     }
 }
 

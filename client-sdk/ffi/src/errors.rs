@@ -88,7 +88,7 @@ impl From<ClientError> for TributaryError {
                 retry_after_ms: problem.retry_after_ms,
             },
             ClientError::BadAnswer(_) => Self::Refused { detail, problem: String::new(), retry_after_ms: None },
-            ClientError::Busy => Self::Busy { detail },
+            ClientError::Busy | ClientError::Forked => Self::Busy { detail },
             ClientError::Store(_) | ClientError::ForeignState { .. } | ClientError::Key(_) | ClientError::Attest(_) => {
                 Self::State { detail }
             }
@@ -96,10 +96,10 @@ impl From<ClientError> for TributaryError {
                 TrainError::NoExamples => Self::NoExamples { detail },
                 TrainError::Diverged => Self::Diverged { detail },
                 TrainError::DoesNotFit(_) | TrainError::CannotFollow(_) => Self::DoesNotFit { detail },
-                TrainError::Interrupted | TrainError::Suspended(_) | TrainError::Pending | TrainError::Other(_) => {
-                    Self::Training { detail }
-                }
+                _ => Self::Training { detail },
             },
+            // Of a newer SDK, for which this border has no kind yet.
+            _ => Self::State { detail },
         }
     }
 }
@@ -110,7 +110,7 @@ impl From<ExamplesError> for TributaryError {
     }
 }
 
-/// What a trainer of the app throws. Anything else that it throws is [`TrainerError::Other`].
+/// What a trainer of the app throws. Anything else that it throws is [`TrainerError::Thrown`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error, uniffi::Error)]
 pub enum TrainerError {
     /// [`Stop::is_set`](crate::Stop::is_set) said so.
@@ -134,6 +134,13 @@ pub enum TrainerError {
         /// What does not fit.
         detail: String,
     },
+    /// Any other exception. The session throws it with this text; the operator learns only the kind that the text
+    /// begins with, as in `java.io.IOException: ..`.
+    #[error("{detail}")]
+    Thrown {
+        /// The exception as text.
+        detail: String,
+    },
     /// Any other reason, as text for the operator.
     #[error("{detail}")]
     Other {
@@ -144,7 +151,17 @@ pub enum TrainerError {
 
 impl From<uniffi::UnexpectedUniFFICallbackError> for TrainerError {
     fn from(error: uniffi::UnexpectedUniFFICallbackError) -> Self {
-        Self::Other { detail: error.reason }
+        Self::Thrown { detail: error.reason }
+    }
+}
+
+/// The kind of an exception: what stands before its message or its values, if that is one name.
+fn kind_of(exception: &str) -> String {
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_.$".contains(letter);
+    let kind = exception.find(|letter| !is_name(letter)).map_or((exception, ""), |end| exception.split_at(end));
+    match kind {
+        (kind, rest) if !kind.is_empty() && (rest.is_empty() || rest.starts_with([':', '('])) => kind.to_owned(),
+        _ => "an exception of the app".to_owned(),
     }
 }
 
@@ -156,6 +173,7 @@ impl From<TrainerError> for TrainError {
             TrainerError::NoExamples => Self::NoExamples,
             TrainerError::Diverged => Self::Diverged,
             TrainerError::DoesNotFit { detail } => Self::DoesNotFit(detail),
+            TrainerError::Thrown { detail } => Self::Thrown { kind: kind_of(&detail), text: detail },
             TrainerError::Other { detail } => Self::Other(detail),
         }
     }
@@ -175,5 +193,25 @@ pub enum CallbackError {
 impl From<uniffi::UnexpectedUniFFICallbackError> for CallbackError {
     fn from(error: uniffi::UnexpectedUniFFICallbackError) -> Self {
         Self::Failed { detail: error.reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_an_exception_only_the_kind_is_reported() {
+        for (exception, kind) in [
+            ("java.io.IOException: patient_17 not found", "java.io.IOException"),
+            ("kotlin.KotlinNothingValueException", "kotlin.KotlinNothingValueException"),
+            ("fileNotFound(\"/data/secret.csv\")", "fileNotFound"),
+            ("Patient 17 is not found.", "an exception of the app"),
+            (": patient_17", "an exception of the app"),
+            ("", "an exception of the app"),
+        ] {
+            let thrown = TrainError::from(TrainerError::Thrown { detail: exception.to_owned() });
+            assert_eq!(thrown, TrainError::Thrown { kind: kind.to_owned(), text: exception.to_owned() });
+        }
     }
 }

@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use tributary_client::{BlockingClient, Client};
+use tributary_client::{BlockingClient, Builder};
 
 use crate::errors::TributaryError;
 use crate::keys::{AppKeys, KeyStore};
@@ -41,19 +40,14 @@ pub struct Settings {
 impl Settings {
     /// The client of these settings. Nothing is read, written or sent yet.
     pub(crate) fn client(self, keys: Option<Arc<dyn KeyStore>>) -> Result<BlockingClient, TributaryError> {
-        let mut builder = Client::builder(self.server, self.token)
-            .state_dir(self.state_dir)
-            .wait(Duration::from_millis(self.wait_ms.into()))
-            .sdk(self.sdk.unwrap_or_else(|| LANGUAGE.to_owned()));
-        for (name, value) in self.attributes {
-            builder = builder.attribute(name, value);
-        }
-        if let Some(pem) = self.ca_pem {
-            builder = builder.ca_pem(pem);
-        }
-        if self.allow_plaintext {
-            builder = builder.allow_plaintext();
-        }
+        let mut settings = tributary_client::Settings::new(self.server, self.token);
+        settings.state_dir = Some(self.state_dir.into());
+        settings.attributes = self.attributes.into_iter().collect();
+        settings.wait_ms = Some(self.wait_ms);
+        settings.ca_pem = self.ca_pem;
+        settings.allow_plaintext = self.allow_plaintext;
+        settings.sdk = Some(self.sdk.unwrap_or_else(|| LANGUAGE.to_owned()));
+        let mut builder = Builder::from(settings);
         if let Some(keys) = keys {
             builder = builder.key_store(Arc::new(AppKeys(keys)));
         }

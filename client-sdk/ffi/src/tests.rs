@@ -188,7 +188,7 @@ fn train(scripted: Scripted) -> Result<trainer::Trained, TrainError> {
 
 fn evaluate(scripted: Scripted) -> Result<trainer::Evaluated, TrainError> {
     let (model, spec) = (model(), spec());
-    let task = trainer::EvaluateTask { model: &model, spec: &spec, loss: Loss::CrossEntropy };
+    let task = trainer::EvaluateTask::new(&model, &spec, Loss::CrossEntropy);
     AppTrainer::new(Arc::new(scripted)).unwrap().evaluate(&task, &|| false)
 }
 
@@ -229,7 +229,7 @@ fn what_a_trainer_returns_is_checked() {
 #[test]
 fn what_a_trainer_throws_keeps_its_kind_and_a_panic_is_an_error() {
     let checkpoint = |losses| Checkpoint { steps: 2, losses, bytes: vec![7] };
-    let kept = trainer::Checkpoint { steps: 2, losses: 0.5, bytes: vec![7], ..trainer::Checkpoint::default() };
+    let kept = trainer::Checkpoint::new(2, 0.5).with_bytes(vec![7]);
     for (thrown, told) in [
         (TrainerError::Interrupted, TrainError::Interrupted),
         (TrainerError::Suspended { checkpoint: checkpoint(0.5) }, TrainError::Suspended(Box::new(kept))),
@@ -245,5 +245,5 @@ fn what_a_trainer_throws_keeps_its_kind_and_a_panic_is_an_error() {
     let panicked = train(Scripted { trained: Ok(|_| panic!("on purpose")), ..GOOD });
     assert!(matches!(panicked, Err(TrainError::Other(_))), "{panicked:?}");
     let unexpected = uniffi::UnexpectedUniFFICallbackError { reason: "NullPointerException".into() };
-    assert_eq!(TrainerError::from(unexpected), TrainerError::Other { detail: "NullPointerException".into() });
+    assert_eq!(TrainerError::from(unexpected), TrainerError::Thrown { detail: "NullPointerException".into() });
 }

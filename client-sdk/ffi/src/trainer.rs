@@ -185,13 +185,8 @@ impl trainer::Trainer for AppTrainer {
         let work = |flags: &Arc<StopFlags>| trainer.train(told, Arc::new(Stop(Arc::clone(flags))));
         let trained = apart(should_stop, &|| task.is_over(), work)??;
         let returned: Result<Vec<NamedTensor>, _> = trained.model.into_iter().map(named).collect();
-        Ok(trainer::Trained {
-            values: values_of(&returned?, task.model)?,
-            examples: trained.examples,
-            steps: trained.steps,
-            loss: trained.loss,
-            metrics: checked(&trained.metrics)?,
-        })
+        Ok(trainer::Trained::new(values_of(&returned?, task.model)?, trained.examples, trained.steps, trained.loss)
+            .with_metrics(checked(&trained.metrics)?))
     }
 
     fn evaluate(
@@ -207,7 +202,7 @@ impl trainer::Trainer for AppTrainer {
         if accuracy.is_some_and(|accuracy| !(0.0..=1.0).contains(&accuracy)) {
             return Err(TrainError::DoesNotFit(format!("{accuracy:?} is no share of right classes")));
         }
-        Ok(trainer::Evaluated { examples, loss, accuracy, metrics: checked(&metrics)?, classes: None })
+        Ok(trainer::Evaluated::new(examples, loss).with_accuracy(accuracy).with_metrics(checked(&metrics)?))
     }
 }
 

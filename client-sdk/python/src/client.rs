@@ -1,12 +1,9 @@
 //! One client, and its sessions.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use tributary_client::blocking::Ended as Run;
-use tributary_client::{BlockingClient, Client, ClientError, Host, Outcome, Trainer};
+use tributary_client::{BlockingClient, Builder, Client, ClientError, Host, Outcome, Settings, Trainer};
 use tributary_protocol::device::DeviceState;
 
 use crate::errors::exception;
@@ -20,40 +17,18 @@ pub(crate) struct Session {
     client: BlockingClient,
 }
 
-/// The settings of a client, from a dictionary.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct Settings {
-    server: String,
-    token: String,
-    state_dir: String,
-    attributes: BTreeMap<String, String>,
-    wait_s: f64,
-    ca_pem: Option<Vec<u8>>,
-    allow_plaintext: bool,
-}
-
 /// How a session ended: its kind, the number of the round, the seconds until the next session, and what the client
 /// waits for as JSON.
 type Ended = (&'static str, Option<u32>, f64, Option<String>);
 
 #[pymethods]
 impl Session {
+    /// A client with these [`Settings`], as JSON.
     #[new]
-    fn new(py: Python<'_>, settings: Settings) -> PyResult<Self> {
-        let Settings { server, token, state_dir, attributes, wait_s, ca_pem, allow_plaintext } = settings;
-        let wait = Duration::try_from_secs_f64(wait_s).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let mut builder = Client::builder(server, token).state_dir(state_dir).wait(wait).sdk("python");
-        for (name, value) in attributes {
-            builder = builder.attribute(name, value);
-        }
-        if let Some(pem) = ca_pem {
-            builder = builder.ca_pem(pem);
-        }
-        if allow_plaintext {
-            builder = builder.allow_plaintext();
-        }
-        let client = builder.build().map_err(|error| exception(py, &error))?;
+    fn new(py: Python<'_>, settings: &str) -> PyResult<Self> {
+        let settings = serde_json::from_str::<Settings>(settings);
+        let settings = settings.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let client = Builder::from(settings).sdk("python").build().map_err(|error| exception(py, &error))?;
         Ok(Self { client: BlockingClient::new(client).map_err(|error| exception(py, &error))? })
     }
 
@@ -69,13 +44,20 @@ impl Session {
     }
 
     /// One session with a trainer: [`LayerExamples`], or an object with the methods that [`PythonTrainer`] calls.
-    fn run_once(&self, py: Python<'_>, trainer: Py<PyAny>, host: Option<Py<PyAny>>) -> PyResult<Ended> {
+    /// With `reports_text` the operator gets exceptions of the trainer as text, and not only their kind.
+    fn run_once(
+        &self,
+        py: Python<'_>,
+        trainer: Py<PyAny>,
+        host: Option<Py<PyAny>>,
+        reports_text: bool,
+    ) -> PyResult<Ended> {
         let host = PythonHost { object: host };
         if let Ok(examples) = trainer.bind(py).cast::<LayerExamples>() {
             let mut trainer = examples.get().trainer();
             return self.session(py, &mut trainer, &host);
         }
-        let mut trainer = PythonTrainer::new(py, trainer)?;
+        let mut trainer = PythonTrainer::new(py, trainer, reports_text)?;
         let ended = self.session(py, &mut trainer, &host);
         match trainer.raised.take() {
             Some(raised) => Err(raised),

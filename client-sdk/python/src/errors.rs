@@ -27,7 +27,7 @@ pub(crate) fn exception(py: Python<'_>, error: &ClientError) -> PyErr {
         ClientError::Unreachable(_) => Unreachable::new_err(text),
         ClientError::Refused(_) => Refused::new_err(text),
         ClientError::Training(error) => of_trainer(error, text),
-        ClientError::Busy => PyRuntimeError::new_err(text),
+        ClientError::Busy | ClientError::Forked => PyRuntimeError::new_err(text),
         _ => TributaryError::new_err(text),
     };
     let value = exception.value(py);
@@ -48,12 +48,12 @@ fn of_trainer(error: &TrainError, text: String) -> PyErr {
         TrainError::NoExamples => NoExamples::new_err(text),
         TrainError::Diverged => Diverged::new_err(text),
         TrainError::DoesNotFit(_) | TrainError::CannotFollow(_) => DoesNotFit::new_err(text),
-        TrainError::Other(_) => PyRuntimeError::new_err(text),
+        _ => PyRuntimeError::new_err(text),
     }
 }
 
-/// The report to the coordinator for an exception of a trainer.
-pub(crate) fn told(py: Python<'_>, exception: &PyErr) -> TrainError {
+/// The report to the coordinator for an exception of a trainer; with `reports_text`, of any kind as text.
+pub(crate) fn told(py: Python<'_>, exception: &PyErr, reports_text: bool) -> TrainError {
     if exception.is_instance_of::<Suspended>(py) {
         match checkpoint(exception.value(py)) {
             Ok(checkpoint) => checkpoint.suspended(),
@@ -68,18 +68,18 @@ pub(crate) fn told(py: Python<'_>, exception: &PyErr) -> TrainError {
         TrainError::Diverged
     } else if exception.is_instance_of::<DoesNotFit>(py) {
         TrainError::DoesNotFit(exception.value(py).to_string())
-    } else {
+    } else if reports_text {
         TrainError::Other(exception.to_string())
+    } else {
+        let kind =
+            exception.get_type(py).qualname().map_or_else(|_| "an exception".to_owned(), |kind| kind.to_string());
+        TrainError::Thrown { kind, text: exception.to_string() }
     }
 }
 
 /// The `Checkpoint` of a `Suspended`.
 fn checkpoint(suspended: &Bound<'_, PyAny>) -> PyResult<Checkpoint> {
     let checkpoint = suspended.getattr("args")?.get_item(0)?;
-    Ok(Checkpoint {
-        steps: checkpoint.getattr("steps")?.extract()?,
-        losses: checkpoint.getattr("losses")?.extract()?,
-        bytes: checkpoint.getattr("state")?.cast::<PyBytes>()?.as_bytes().to_vec(),
-        ..Checkpoint::default()
-    })
+    let kept = Checkpoint::new(checkpoint.getattr("steps")?.extract()?, checkpoint.getattr("losses")?.extract()?);
+    Ok(kept.with_bytes(checkpoint.getattr("state")?.cast::<PyBytes>()?.as_bytes().to_vec()))
 }

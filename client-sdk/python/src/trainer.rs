@@ -48,6 +48,8 @@ pub(crate) struct PythonTrainer {
     object: Py<PyAny>,
     examples: u64,
     corrects_gradients: bool,
+    /// Whether the operator gets exceptions as text, and not only their kind.
+    reports_text: bool,
     /// The exception that ended a training, which the session raises again.
     pub(crate) raised: Option<PyErr>,
 }
@@ -55,10 +57,10 @@ pub(crate) struct PythonTrainer {
 impl PythonTrainer {
     /// # Errors
     /// What `examples()` raises.
-    pub(crate) fn new(py: Python<'_>, object: Py<PyAny>) -> PyResult<Self> {
+    pub(crate) fn new(py: Python<'_>, object: Py<PyAny>, reports_text: bool) -> PyResult<Self> {
         let examples = object.call_method0(py, "examples")?.extract(py)?;
         let corrects_gradients = object.call_method0(py, "corrects_gradients")?.extract(py)?;
-        Ok(Self { object, examples, corrects_gradients, raised: None })
+        Ok(Self { object, examples, corrects_gradients, reports_text, raised: None })
     }
 
     /// Calls a method with bytes, a task and a [`Stop`] on a thread of its own. This thread meanwhile asks whether it
@@ -101,7 +103,7 @@ impl PythonTrainer {
             }
             (Ok(result), None) => Ok(result),
             (Err(exception), signal) => Err(Python::attach(|py| {
-                let told = told(py, &exception);
+                let told = told(py, &exception, self.reports_text);
                 let is_quiet = exception.is_instance_of::<crate::errors::Interrupted>(py);
                 self.raised = signal.or(if is_quiet { None } else { Some(exception) });
                 told
@@ -150,7 +152,7 @@ impl Trainer for PythonTrainer {
                 let text = format!("the trainer returned {} values of {total}", values.len());
                 return Err(crate::errors::DoesNotFit::new_err(text));
             }
-            Ok(Trained { values, examples, steps, loss, metrics: checked(metrics)? })
+            Ok(Trained::new(values, examples, steps, loss).with_metrics(checked(metrics)?))
         })
     }
 
@@ -166,7 +168,10 @@ impl Trainer for PythonTrainer {
                 result.extract()?;
             let classes = classes.map(|text| serde_json::from_str(&text)).transpose();
             let classes = classes.map_err(|error| crate::errors::DoesNotFit::new_err(error.to_string()))?;
-            Ok(Evaluated { examples, loss, accuracy, metrics: checked(metrics)?, classes })
+            Ok(Evaluated::new(examples, loss)
+                .with_accuracy(accuracy)
+                .with_metrics(checked(metrics)?)
+                .with_classes(classes))
         })
     }
 }

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "native")]
 mod machine;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,10 +29,12 @@ use crate::trainer::Trainer;
 use crate::transport::Transport;
 use crate::transport::coordinator::Coordinator;
 
+pub use settings::Settings;
+
 /// How long a check-in is held when the app does not say.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
-/// One client of a coordinator. It has a state directory of its own, which two processes must not share.
+/// One client of a coordinator. It has a state directory of its own, which no other process can use meanwhile.
 #[derive(Debug)]
 pub struct Client {
     context: Context,
@@ -171,6 +174,29 @@ impl Builder {
     }
 }
 
+impl From<Settings> for Builder {
+    fn from(settings: Settings) -> Self {
+        let mut builder = Client::builder(settings.server, settings.token);
+        builder.attributes = settings.attributes;
+        builder.allows_plaintext = settings.allow_plaintext;
+        if let Some(sdk) = settings.sdk {
+            builder = builder.sdk(sdk);
+        }
+        if let Some(wait_ms) = settings.wait_ms {
+            builder = builder.wait(Duration::from_millis(wait_ms.into()));
+        }
+        #[cfg(feature = "native")]
+        if let Some(directory) = settings.state_dir {
+            builder = builder.state_dir(directory);
+        }
+        #[cfg(feature = "native")]
+        if let Some(pem) = settings.ca_pem {
+            builder = builder.ca_pem(pem);
+        }
+        builder
+    }
+}
+
 impl Client {
     /// Settings of a client of the coordinator at the URL `server`. `enrolment_token` admits it to a population.
     pub fn builder(server: impl Into<String>, enrolment_token: impl Into<String>) -> Builder {
@@ -281,5 +307,44 @@ mod tests {
         assert!(matches!(long, Err(ClientError::Setup(_))));
         let kind = Client::builder("https://a", token()).sdk("a kind\u{1b}").build();
         assert!(matches!(kind, Err(ClientError::Setup(_))));
+    }
+
+    /// What a builder has of these settings; without its store and what the app brings as code.
+    fn facts(builder: &Builder) -> impl PartialEq + fmt::Debug + use<'_> {
+        let Builder { server, enrolment_token, attributes, sdk, wait, ca, allows_plaintext, .. } = builder;
+        (server, enrolment_token, attributes, sdk, wait, ca, allows_plaintext)
+    }
+
+    #[test]
+    fn settings_that_are_left_out_have_the_defaults_of_the_builder() {
+        let (settings, builder) = (Settings::new("https://a", "t"), Client::builder("https://a", "t"));
+        assert_eq!(facts(&settings.into()), facts(&builder));
+        let settings: Settings = serde_json::from_str(r#"{ "server": "https://a", "token": "t" }"#).unwrap();
+        assert_eq!(facts(&settings.into()), facts(&builder));
+    }
+
+    #[cfg(feature = "native")]
+    #[test]
+    fn every_setting_reaches_the_builder_in_both_spellings() {
+        let spelt =
+            [("wait_ms", "allow_plaintext", "state_dir", "ca_pem"), ("waitMs", "allowPlaintext", "stateDir", "caPem")];
+        for (wait_ms, allow_plaintext, state_dir, ca_pem) in spelt {
+            let text = serde_json::json!({
+                "server": "https://a", "token": "t", "attributes": { "site": "north" }, "sdk": "c",
+                wait_ms: 250, allow_plaintext: true, state_dir: "here", ca_pem: "a PEM",
+            });
+            let builder: Builder = serde_json::from_value::<Settings>(text).unwrap().into();
+            let expected = Client::builder("https://a", "t").attribute("site", "north").sdk("c").ca_pem("a PEM");
+            let expected = expected.wait(Duration::from_millis(250)).allow_plaintext().state_dir("here");
+            assert_eq!(facts(&builder), facts(&expected));
+            assert_eq!(format!("{builder:?}"), format!("{expected:?}"), "the folder");
+        }
+    }
+
+    #[test]
+    fn an_unknown_setting_is_named_and_the_token_is_not_printed() {
+        let error = serde_json::from_str::<Settings>(r#"{ "server": "a", "token": "t", "wait": 3 }"#).unwrap_err();
+        assert!(error.to_string().contains("unknown field `wait`"), "{error}");
+        assert!(!format!("{:?}", Settings::new("a", "5ecret")).contains("5ecret"));
     }
 }

@@ -179,10 +179,14 @@ impl Step {
             ClientError::Training(TrainError::Diverged) => FailureReason::Diverged,
             ClientError::Training(TrainError::DoesNotFit(_) | TrainError::CannotFollow(_))
             | ClientError::BadAnswer(_) => FailureReason::DoesNotFit,
-            ClientError::Training(TrainError::Other(_)) => FailureReason::Other,
+            ClientError::Training(TrainError::Thrown { .. } | TrainError::Other(_)) => FailureReason::Other,
             _ => return Self::End(Err(error)),
         };
-        let detail = if reason == FailureReason::Interrupted { String::new() } else { cut(error.to_string()) };
+        let detail = match &error {
+            ClientError::Training(TrainError::Interrupted) => String::new(),
+            ClientError::Training(TrainError::Thrown { kind, .. }) => cut(format!("the app's trainer failed: {kind}")),
+            error => cut(error.to_string()),
+        };
         Self::ReportFailure { assignment, report: FailureReport { reason, detail }, error }
     }
 }
@@ -317,6 +321,18 @@ mod tests {
         {
             assert!(matches!(Step::after_check_in(Err(error), true), Step::End(Err(_))));
         }
+    }
+
+    #[test]
+    fn the_text_of_an_exception_stays_on_the_device() {
+        let thrown = TrainError::Thrown { kind: "KeyError".into(), text: "KeyError: patient_17".into() };
+        let step = Step::without_result(assignment().id, thrown.into());
+        let Step::ReportFailure { report, error, .. } = step else { panic!("{step:?}") };
+        assert_eq!(
+            (report.reason, report.detail.as_str()),
+            (FailureReason::Other, "the app's trainer failed: KeyError")
+        );
+        assert!(error.to_string().contains("patient_17"), "the app learns it: {error}");
     }
 
     #[test]

@@ -3,21 +3,38 @@
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
+use super::claim::Claim;
 use super::contract::{Durability, Store, StoreError};
+use crate::locked::Locked;
 
 /// Keeps each entry in a file of its name. The directory is created with the first entry.
 ///
 /// A put writes a temporary file in the same directory and renames it.
+///
+/// From its first entry on, the directory is this process's: another process that uses it would be the same client
+/// without knowing of it, so its calls fail. The end of the process, or of the last store of the directory, frees it.
 #[derive(Clone, Debug)]
 pub struct FileStore {
     directory: PathBuf,
+    /// Taken with the first entry that is read or written.
+    claim: Arc<Mutex<Option<Claim>>>,
 }
 
 impl FileStore {
     /// A store in this directory. Nothing is read or written yet.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into() }
+        Self { directory: directory.into(), claim: Arc::default() }
+    }
+
+    /// Makes the directory, if it exists, this process's.
+    fn claim(&self) -> io::Result<()> {
+        let mut claim = self.claim.locked();
+        if claim.is_none() && self.directory.is_dir() {
+            *claim = Some(Claim::of(&self.directory)?);
+        }
+        Ok(())
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -26,11 +43,17 @@ impl FileStore {
 
     /// Runs a file operation; its error gets the entry's path.
     fn at<T>(&self, name: &str, operation: impl FnOnce(&Path) -> io::Result<T>) -> Result<T, StoreError> {
-        operation(&self.path(name)).map_err(|source| StoreError { place: self.place(name), source })
+        let result = self.claim().and_then(|()| operation(&self.path(name)));
+        result.map_err(|source| StoreError { place: self.place(name), source })
+    }
+
+    fn create(&self) -> io::Result<()> {
+        fs::create_dir_all(&self.directory)?;
+        self.claim()
     }
 
     fn replace(&self, path: &Path, value: &[u8], durability: Durability) -> io::Result<()> {
-        fs::create_dir_all(&self.directory)?;
+        self.create()?;
         let mut file = tempfile::NamedTempFile::new_in(&self.directory)?;
         file.write_all(value)?;
         let file = file.persist(path).map_err(|error| error.error)?;
@@ -57,7 +80,7 @@ impl Store for FileStore {
 
     fn append(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         self.at(name, |path| {
-            fs::create_dir_all(&self.directory)?;
+            self.create()?;
             fs::OpenOptions::new().create(true).append(true).open(path)?.write_all(bytes)
         })
     }
@@ -107,8 +130,23 @@ mod tests {
         let store = FileStore::new(directory.path());
         store.put("a", b"old", Durability::Process).unwrap();
         store.put("a", b"new", Durability::Power).unwrap();
-        let names: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, ["a"]);
+        let names = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.collect::<std::collections::BTreeSet<_>>(), ["a".into(), "lock".into()].into());
+    }
+
+    #[test]
+    fn an_entry_in_a_directory_of_another_process_is_neither_read_nor_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let other = fs::File::create(directory.path().join("lock")).unwrap();
+        other.try_lock().unwrap();
+        let store = FileStore::new(directory.path());
+        let read = store.get("a").unwrap_err();
+        let written = store.put_plain("a", b"x").unwrap_err();
+        for error in [read, written] {
+            assert_eq!(error.source.kind(), ErrorKind::ResourceBusy, "{error}");
+        }
+        drop(other);
+        store.put_plain("a", b"x").unwrap();
     }
 
     #[test]

@@ -5,12 +5,15 @@
 //! | [`Store`] | the trait: named entries of bytes |
 //! | `FileStore` | one file per entry in a directory; the default with the feature `native` |
 //! | [`MemoryStore`] | in memory, for tests and simulations |
+//! | `claim` | a directory is one process's |
 //! | `state` | the entries of the SDK, with their types: identity, finished work, cached model |
 //! | `client_state` | what a job keeps on the device between rounds, such as the residual of error feedback |
 //! | `kept` | the vectors of a client state, without what an abandoned round changed |
 //! | `suspended` | where a training was suspended |
 //! | `partial` | a download that is not complete |
 
+#[cfg(feature = "native")]
+mod claim;
 pub(crate) mod client_state;
 mod contract;
 #[cfg(feature = "native")]

@@ -46,6 +46,7 @@ pub trait Trainer: Send {
 
 /// What to learn and how. The result must depend on nothing but this and the examples, so that it can be reproduced.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct TrainTask<'a> {
     /// The global model, from which training starts; personal parameters are the client's own.
     pub model: &'a Model,
@@ -106,6 +107,7 @@ impl<'a> TrainTask<'a> {
 
 /// Where a training was suspended.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Checkpoint {
     /// Number of steps that were taken.
     pub steps: u64,
@@ -122,6 +124,17 @@ impl Checkpoint {
     #[cfg(any(feature = "layers", feature = "burn"))]
     pub(super) fn has<'a>(&self, mut vectors: impl Iterator<Item = &'a str>, values: usize) -> bool {
         self.losses.is_finite() && vectors.all(|name| self.vectors.get(name).map(Vec::len) == Some(values))
+    }
+
+    /// After so many steps, with this sum of losses.
+    pub fn new(steps: u64, losses: f64) -> Self {
+        Self { steps, losses, ..Self::default() }
+    }
+
+    /// The same with what the trainer needs besides, in a format of its own.
+    #[must_use]
+    pub fn with_bytes(self, bytes: Vec<u8>) -> Self {
+        Self { bytes, ..self }
     }
 
     /// The end of a training that goes on from here, [`TrainError::Diverged`] if a value or the sum of losses is not
@@ -157,6 +170,7 @@ pub struct Correction<'a> {
 
 /// What to measure.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct EvaluateTask<'a> {
     /// The global model, or the one with the client's own personal parameters.
     pub model: &'a Model,
@@ -166,8 +180,16 @@ pub struct EvaluateTask<'a> {
     pub loss: Loss,
 }
 
+impl<'a> EvaluateTask<'a> {
+    /// Measures this loss of the model on all examples.
+    pub fn new(model: &'a Model, spec: &'a ModelSpec, loss: Loss) -> Self {
+        Self { model, spec, loss }
+    }
+}
+
 /// The result of training.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Trained {
     /// The local model: one value for each parameter of the global model, in its order, all finite.
     pub values: Vec<f32>,
@@ -181,8 +203,23 @@ pub struct Trained {
     pub metrics: Scalars,
 }
 
+impl Trained {
+    /// A result without metrics: the local model, the number of examples, the number of optimiser steps, and their mean
+    /// loss.
+    pub fn new(values: Vec<f32>, examples: u64, steps: u64, loss: f64) -> Self {
+        Self { values, examples, steps, loss, metrics: Scalars::new() }
+    }
+
+    /// The same with named scalars.
+    #[must_use]
+    pub fn with_metrics(self, metrics: Scalars) -> Self {
+        Self { metrics, ..self }
+    }
+}
+
 /// The result of an evaluation.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Evaluated {
     /// Number of examples measured: the weight of the report. At least 1.
     pub examples: u64,
@@ -197,8 +234,34 @@ pub struct Evaluated {
     pub classes: Option<ClassCounts>,
 }
 
+impl Evaluated {
+    /// The number of examples, and their mean loss.
+    pub fn new(examples: u64, loss: f64) -> Self {
+        Self { examples, loss, accuracy: None, metrics: Scalars::new(), classes: None }
+    }
+
+    /// The same with the share of targets, 0 to 1, whose class had the highest score.
+    #[must_use]
+    pub fn with_accuracy(self, accuracy: impl Into<Option<f64>>) -> Self {
+        Self { accuracy: accuracy.into(), ..self }
+    }
+
+    /// The same with named scalars.
+    #[must_use]
+    pub fn with_metrics(self, metrics: Scalars) -> Self {
+        Self { metrics, ..self }
+    }
+
+    /// The same with counts by class.
+    #[must_use]
+    pub fn with_classes(self, classes: impl Into<Option<ClassCounts>>) -> Self {
+        Self { classes: classes.into(), ..self }
+    }
+}
+
 /// Why there is no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TrainError {
     /// `should_stop` returned `true`: the host stopped the session, or the round's deadline passed.
     #[error("training was interrupted")]
@@ -222,6 +285,15 @@ pub enum TrainError {
     /// The trainer does not correct its gradients as the job's algorithm needs ([`Trainer::follows`]).
     #[error("the app's trainer cannot train as {0} asks: it adds no correction to its gradients")]
     CannotFollow(String),
+    /// Code of the app failed with an exception. The operator learns only its kind: the text stays on the device, since
+    /// it may quote examples or paths.
+    #[error("{text}")]
+    Thrown {
+        /// The kind of exception, such as `KeyError`.
+        kind: String,
+        /// The exception as text.
+        text: String,
+    },
     /// Any other reason, as text for the operator.
     #[error("{0}")]
     Other(String),

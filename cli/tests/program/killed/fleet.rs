@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tributary_client::clock::Clock;
 use tributary_client::{
-    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Outcome, Scalars, TrainError, TrainTask, Trained, Trainer,
+    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::problem::ProblemType;
@@ -112,7 +112,7 @@ impl Trainer for Draws {
         for (value, constant) in values.iter_mut().zip(task.constant.unwrap_or_default()) {
             *value -= 0.1 * constant;
         }
-        Ok(Trained { values, examples: self.examples(), steps: 1, loss: 0.5, metrics: Scalars::new() })
+        Ok(Trained::new(values, self.examples(), 1, 0.5))
     }
 
     fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {

@@ -228,7 +228,7 @@ fn a_trainer_trains_in_place_and_its_statuses_keep_their_kind() {
         };
         let mut trainer = AppTrainer::new(Arc::new(FromC(trainer))).unwrap();
         let (model, spec, training) = (model(), spec(), training());
-        let evaluated = trainer::EvaluateTask { model: &model, spec: &spec, loss: Loss::CrossEntropy };
+        let evaluated = trainer::EvaluateTask::new(&model, &spec, Loss::CrossEntropy);
         let evaluated = trainer.evaluate(&evaluated, &|| false);
         let task = trainer::TrainTask::new(&model, &spec, &training, Seed(7));
         (trainer.train(&task, &|| false), evaluated)
@@ -281,17 +281,17 @@ fn a_training_is_suspended_where_a_later_session_can_go_on() {
         let context = (&raw mut state).cast();
         let trainer = TributaryTrainer { context, examples: 4, train: Some(suspends), evaluate: None };
         let (model, spec, training) = (model(), spec(), training());
-        let task =
-            trainer::TrainTask { resume, may_suspend, ..trainer::TrainTask::new(&model, &spec, &training, Seed(7)) };
+        let mut task = trainer::TrainTask::new(&model, &spec, &training, Seed(7));
+        (task.resume, task.may_suspend) = (resume, may_suspend);
         AppTrainer::new(Arc::new(FromC(trainer))).unwrap().train(&task, &|| false)
     };
     assert_eq!(run(vec![1, 2], None, false).unwrap_err(), TrainError::Interrupted);
     let Err(TrainError::Suspended(checkpoint)) = run(vec![1, 2], None, true) else { panic!("not suspended") };
-    let expected = trainer::Checkpoint { steps: 3, losses: 1.5, bytes: vec![1, 2], ..Default::default() };
+    let expected = trainer::Checkpoint::new(3, 1.5).with_bytes(vec![1, 2]);
     assert_eq!(*checkpoint, expected);
     let trained = run(vec![1, 2], Some(&checkpoint), true).unwrap();
     assert_eq!((trained.steps, trained.loss), (3, 1.5));
-    let of_another_trainer = trainer::Checkpoint { bytes: Vec::new(), ..*checkpoint };
+    let of_another_trainer = checkpoint.with_bytes(Vec::new());
     assert!(matches!(run(vec![1], Some(&of_another_trainer), true), Err(TrainError::Suspended(_))), "it begins");
     assert!(matches!(run(Vec::new(), None, true), Err(TrainError::Other(_))), "without bytes");
     // SAFETY: null is refused.

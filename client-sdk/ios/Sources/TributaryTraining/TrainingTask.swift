@@ -1,5 +1,6 @@
 // One session as a background processing task.
 
+#if os(iOS)
 import BackgroundTasks
 import Foundation
 import Tributary
@@ -15,22 +16,26 @@ public final class TrainingTask {
     private let conditions: Conditions
     private let client: () throws -> Client
     private let examples: () throws -> Examples?
+    private let trainer: () throws -> Trainer?
 
     /// - Parameters:
     ///   - identifier: The task's name, for example `org.example.app.training`.
     ///   - conditions: When training disturbs nobody. iOS gives a processing task several minutes.
     ///   - client: The client of this app.
-    ///   - examples: What to learn from; nil for nothing yet.
+    ///   - trainer: What trains a network of the app; nil for `examples`.
+    ///   - examples: What to learn from, for models that are a list of layers; nil for nothing yet.
     public init(
         identifier: String,
         conditions: Conditions = Conditions(),
         client: @escaping () throws -> Client,
-        examples: @escaping () throws -> Examples?
+        trainer: @escaping () throws -> Trainer? = { nil },
+        examples: @escaping () throws -> Examples? = { nil }
     ) {
         self.identifier = identifier
         self.conditions = conditions
         self.client = client
         self.examples = examples
+        self.trainer = trainer
     }
 
     /// Says to iOS what the task does.
@@ -61,13 +66,24 @@ public final class TrainingTask {
         }
     }
 
-    /// Runs a session. Returns the pause before the next one; nil if settings or examples must change first.
+    /// Runs a session; nil where there is nothing to learn from yet.
+    private func outcome(_ cancel: Cancel) throws -> Outcome? {
+        if let trainer = try trainer() {
+            return try client().runTrainer(
+                trainer: trainer, host: DeviceHost(), conditions: conditions, cancel: cancel
+            )
+        }
+        guard let examples = try examples() else { return nil }
+        return try client().runOnce(
+            examples: examples, host: DeviceHost(), conditions: conditions, cancel: cancel
+        )
+    }
+
+    /// Runs a session. Returns the pause before the next one; nil if settings must change first. Examples and jobs change,
+    /// and what the app throws may pass.
     private func session(_ cancel: Cancel) -> TimeInterval? {
         do {
-            guard let examples = try examples() else { return Self.pauseAfterFailure }
-            let outcome = try client().runOnce(
-                examples: examples, host: DeviceHost(), conditions: conditions, cancel: cancel
-            )
+            guard let outcome = try outcome(cancel) else { return Self.pauseAfterFailure }
             switch outcome {
             case let .contributed(_, retryAfterMs), let .evaluated(_, retryAfterMs), let .nothingToDo(_, retryAfterMs),
                 let .tooLate(_, retryAfterMs), let .interrupted(retryAfterMs):
@@ -75,10 +91,11 @@ public final class TrainingTask {
             }
         } catch let TributaryError.Refused(_, _, retryAfterMs) {
             return retryAfterMs.map { TimeInterval($0) / 1000 } ?? Self.pauseAfterFailure
-        } catch TributaryError.BadInput, TributaryError.NoExamples, TributaryError.DoesNotFit {
+        } catch TributaryError.BadInput {
             return nil
         } catch {
             return Self.pauseAfterFailure
         }
     }
 }
+#endif

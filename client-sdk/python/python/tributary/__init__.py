@@ -5,11 +5,18 @@ A `Client` takes part in the rounds of a coordinator with a trainer: `TorchTrain
 `Trainer`. `job_from` makes a job file from a PyTorch module. `Operator` creates and watches jobs.
 """
 
+from importlib.metadata import PackageNotFoundError, version
+
 from ._core import Diverged, DoesNotFit, Interrupted, NoExamples, Refused, Suspended, TributaryError, Unreachable
 from .client import Client, Host, Outcome
 from .job import Job, job_from
 from .operator import Operator
 from .trainer import Checkpoint, EvaluateTask, Evaluated, LayerTrainer, Trained, Trainer, TrainTask
+
+try:
+    __version__ = version("tributary-fl")
+except PackageNotFoundError:  # the sources, without an installed package
+    __version__ = "0"
 
 __all__ = [
     "Checkpoint",

@@ -1,4 +1,6 @@
-from typing import Optional, TypedDict
+from typing import Literal, Optional
+
+OutcomeKind = Literal["contributed", "evaluated", "nothing_to_do", "too_late", "interrupted"]
 
 class TributaryError(Exception):
     """A session failed. Finished work is kept and sent by a later session."""
@@ -29,19 +31,10 @@ class LayerExamples:
         threads: int,
     ) -> LayerExamples: ...
 
-class Settings(TypedDict):
-    server: str
-    token: str
-    state_dir: str
-    attributes: dict[str, str]
-    wait_s: float
-    ca_pem: Optional[bytes]
-    allow_plaintext: bool
-
 class Session:
-    def __new__(cls, settings: Settings) -> Session: ...
+    def __new__(cls, settings: str) -> Session: ...
     def enrol(self) -> str: ...
     def open_jobs(self) -> str: ...
     def run_once(
-        self, trainer: object, host: Optional[object]
-    ) -> tuple[str, Optional[int], float, Optional[str]]: ...
+        self, trainer: object, host: Optional[object], reports_text: bool
+    ) -> tuple[OutcomeKind, Optional[int], float, Optional[str]]: ...

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import random
+import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from os import PathLike, fspath
-from typing import Any, Optional, Union
+from os import PathLike, fsdecode
+from typing import Any, Literal, Optional, Union
 
 from . import _core
 from .trainer import Bridge, LayerTrainer, Trainer
@@ -20,13 +22,17 @@ PAUSE_S = 1.0
 """Pause after a failed session, doubled after each further one .."""
 PAUSE_MAX_S = 600.0
 """.. up to this."""
+FINAL = frozenset({"unauthorized", "client-revoked"})
+"""Refusals that no later session changes."""
+WAIT_MAX_S = 60.0
+"""Longest time that the coordinator may hold a check-in."""
 
 
 @dataclass(frozen=True)
 class Outcome:
     """How a session ended without an error."""
 
-    kind: str
+    kind: Literal["contributed", "evaluated", "nothing_to_do", "too_late", "interrupted"]
     """`contributed`, `evaluated`, `nothing_to_do`, `too_late` or `interrupted`."""
     round: Optional[int]
     """Number of the round in its job, from 1."""
@@ -34,6 +40,15 @@ class Outcome:
     """Wait this long before the next session."""
     waits_for: Optional[Mapping[str, Any]]
     """What the client waits for while there is nothing to do, if the coordinator said so."""
+
+    def _as_text(self) -> str:
+        if self.round is not None:
+            return f"{self.kind.replace('_', ' ')}: round {self.round}"
+        if self.waits_for is None:
+            return self.kind.replace("_", " ")
+        # Times change from session to session.
+        facts = {name: value for name, value in self.waits_for.items() if not name.endswith("_ms")}
+        return f"waits: {json.dumps(facts)}"
 
 
 class Host:
@@ -59,13 +74,33 @@ class _HostBridge:
         return json.dumps({"examples": 0, **self._host.state()})
 
 
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """Lets SIGTERM, with which Docker, systemd, Kubernetes and Slurm stop a process, end a session as Ctrl-C does. Only a
+    main thread may say so, and what the app does with the signal stays."""
+    is_default = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if threading.current_thread() is not threading.main_thread() or not is_default:
+        yield
+        return
+
+    def end(number: int, _: Any) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 class Client:
     """One client of a coordinator.
 
     `token` is an enrolment token. `state_dir` keeps identity, model cache and undelivered work; two processes must not
     share it. `attributes` describe the device: jobs choose clients by them. `wait_s` is how long the coordinator may hold
     a check-in while it has no work, at most 60. `ca_pem` are the CAs to trust instead of the system's. `allow_plaintext`
-    allows `http://` to other machines.
+    allows `http://` to other machines. `report_errors` is what the operator learns of an exception of the trainer: its
+    `"type"`, or with `"text"` also its text, which may quote examples or paths.
     """
 
     def __init__(
@@ -78,19 +113,27 @@ class Client:
         wait_s: float = 30.0,
         ca_pem: Optional[bytes] = None,
         allow_plaintext: bool = False,
+        report_errors: Literal["type", "text"] = "type",
     ) -> None:
+        if report_errors not in ("type", "text"):
+            raise ValueError(f'report_errors is "type" or "text", not {report_errors!r}')
+        self._reports_text = report_errors == "text"
         attributes = {"platform": "python", **(attributes or {})}
-        self._session = _core.Session(
-            {
-                "server": server,
-                "token": token,
-                "state_dir": fspath(state_dir),
-                "attributes": attributes,
-                "wait_s": wait_s,
-                "ca_pem": ca_pem,
-                "allow_plaintext": allow_plaintext,
-            }
-        )
+        for name, value in attributes.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise TypeError(f"attributes are texts by name, not {name!r}: {value!r}")
+        if not 0 <= wait_s <= WAIT_MAX_S:
+            raise ValueError(f"wait_s is from 0 to {WAIT_MAX_S:.0f} seconds, not {wait_s!r}")
+        settings = {
+            "server": server,
+            "token": token,
+            "state_dir": fsdecode(state_dir),
+            "attributes": attributes,
+            "wait_ms": int(wait_s * 1000),
+            "ca_pem": None if ca_pem is None else ca_pem.decode("utf-8", "replace"),
+            "allow_plaintext": allow_plaintext,
+        }
+        self._session = _core.Session(json.dumps(settings))
 
     def enrol(self) -> str:
         """The client's id. A session enrols by itself; call this to learn early that a token does not work."""
@@ -104,10 +147,11 @@ class Client:
         """One session: delivers finished work of an earlier one, or checks in and does the work of one round.
 
         The trainer runs on a thread of its own. Raises `TributaryError`; finished work is kept and sent later. An
-        exception of the trainer is reported to the coordinator and raised again.
+        exception of the trainer is reported to the coordinator, as `report_errors` says, and raised again.
         """
         native: object = trainer._native if isinstance(trainer, LayerTrainer) else Bridge(trainer)
-        ended = self._session.run_once(native, _HostBridge(host) if host is not None else None)
+        bridge = _HostBridge(host) if host is not None else None
+        ended = self._session.run_once(native, bridge, self._reports_text)
         kind, number, retry_after_s, waits_for = ended
         return Outcome(kind, number, retry_after_s, json.loads(waits_for) if waits_for else None)
 
@@ -119,22 +163,41 @@ class Client:
         stop: Optional[threading.Event] = None,
         on_outcome: Optional[Callable[[Outcome], None]] = None,
     ) -> None:
-        """Sessions until `stop` is set or Ctrl-C. Between two it waits as long as the coordinator asks; failures are
-        logged, and the pause after them grows."""
-        stop = stop or threading.Event()
-        failures = 0
+        """Sessions until `stop` is set, Ctrl-C or SIGTERM, which raises `SystemExit`: both keep where a training was. Between
+        two sessions it waits as long as the coordinator asks; failures are logged, and the pause after them grows. What a
+        session did, and what it waits for, is logged at INFO.
+
+        Raises `Refused` if the coordinator accepts the token or this client no more.
+        """
+        with _sigterm_raises():
+            self._sessions(trainer, host, stop or threading.Event(), on_outcome)
+
+    def _sessions(
+        self,
+        trainer: Union[Trainer, LayerTrainer],
+        host: Optional[Host],
+        stop: threading.Event,
+        on_outcome: Optional[Callable[[Outcome], None]],
+    ) -> None:
+        failures, said = 0, None
         while not stop.is_set():
             try:
                 outcome = self.run_once(trainer, host)
             except Exception as error:
-                log.warning("a session failed: %s", error)
+                if isinstance(error, _core.Refused) and error.kind in FINAL:
+                    raise
+                # Where the failing line is, is said for exceptions of the trainer, not for those of the network.
+                log.warning("a session failed: %s", error, exc_info=not isinstance(error, _core.TributaryError))
                 # Clients that failed together come back one by one.
                 pause = min(PAUSE_MAX_S, PAUSE_S * 2**min(failures, 20)) * random.uniform(0.5, 1.0)
                 pause = max(pause, getattr(error, "retry_after_s", None) or 0.0)
                 failures += 1
             else:
-                log.debug("a session ended: %s", outcome)
                 failures, pause = 0, outcome.retry_after_s
+                # A client that waits says so once, and not every half minute.
+                says = outcome._as_text()
+                log.log(logging.DEBUG if says == said else logging.INFO, "%s", says)
+                said = says
                 if on_outcome is not None:
                     on_outcome(outcome)
             stop.wait(pause)

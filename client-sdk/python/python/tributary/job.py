@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Literal, Optional, Union
 
 import numpy as np
 
 from .arrays import to_safetensors
+
+log = logging.getLogger("tributary")
+
+_WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
+"""Modules around another one, with the attribute that holds it."""
+
+SELECTION_TIMEOUT_MS = 30_000
+"""How long a round of silos waits for all of them before it starts with fewer."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,8 @@ def job_from(
     *,
     training: Mapping[str, Any],
     input: Optional[Sequence[int]] = None,
+    layers: Literal["try", "require"] = "try",
+    silos: Optional[int] = None,
     **tables: Any,
 ) -> Job:
     """A job that trains a PyTorch module, from the module's own weights.
@@ -57,30 +68,73 @@ def job_from(
     `requires_grad = False` are frozen: clients fetch them and send only the rest. Any other module becomes names and
     shapes, which the clients' own modules must have; parameters with `requires_grad = False` are then left out, since
     the clients' modules have them.
-    `training` and `tables` (`round`, `stop`, `update`, ..) are the tables of a job file.
+    A layer that is not known is warned of, and with `layers="require"` it is a `ValueError`.
+
+    Names are those of the module inside `torch.compile` and `DataParallel`. Tied weights are in the job once. A module on
+    the device `meta` has no weights: the coordinator draws them.
+
+    `training` and `tables` (`round`, `stop`, `update`, ..) are the tables of a job file. With `silos`, the number of
+    clients that take part, a round takes them all, or two thirds of them after half a minute; keys of `round` take
+    precedence. Unless `download` says otherwise, clients fetch only what a round has changed (`delta = true`).
+
+    Raises `ValueError` for a module without parameters, or with complex ones.
     """
-    layers = None if input is None else layers_of(module)
-    left_out = set() if layers is not None else _frozen(module)
+    module = unwrapped(module)
+    described = None if input is None else layers_of(module, layers == "require")
+    left_out = _tied(module) if described is not None else _tied(module) | _frozen(module)
     state = {name: value for name, value in module.state_dict().items() if name not in left_out}
-    values = {name: value.detach().cpu().float().numpy() for name, value in state.items() if value.is_floating_point()}
-    if layers is not None:
-        model: dict[str, Any] = {"input": list(input or ()), "layers": layers}
+    strange = sorted(name for name, value in state.items() if value.is_complex())
+    if strange:
+        raise ValueError(f"{strange[0]!r} is complex: models are real numbers")
+    state = {name: value for name, value in state.items() if value.is_floating_point()}
+    if not state:
+        raise ValueError("the module has no parameters to train")
+    prefix = "" if described is None else "layers."
+    if described is not None:
+        model: dict[str, Any] = {"input": list(input or ()), "layers": described}
         frozen = sorted(f"layers.{name}" for name in _frozen(module))
         if frozen:
             model["frozen"] = frozen
-        values = {f"layers.{name}": value for name, value in values.items()}
     else:
-        shapes = [{"name": name, "shape": list(value.shape)} for name, value in values.items()]
-        model = {"parameters": shapes}
-    file = {
-        "name": name,
-        "population": population,
-        "initial_model": "upload",
-        "model": model,
-        "training": dict(training),
-        **tables,
+        model = {"parameters": [{"name": name, "shape": list(value.shape)} for name, value in state.items()]}
+    file = {"name": name, "population": population, "model": model, "training": dict(training), **tables}
+    file.setdefault("download", {"delta": True})
+    if silos is not None:
+        file["round"] = {**_round_of(silos), **tables.get("round", {})}
+    if any(value.is_meta for value in state.values()):
+        return Job(file)
+    values = {prefix + name: value.detach().cpu().float().numpy() for name, value in state.items()}
+    return Job({**file, "initial_model": "upload"}, to_safetensors(values))
+
+
+def unwrapped(module: Any) -> Any:
+    """The module inside those that `torch.compile` and `DataParallel` put around it: names begin with its own."""
+    while type(module).__name__ in _WRAPPERS:
+        module = getattr(module, _WRAPPERS[type(module).__name__])
+    return module
+
+
+def _round_of(silos: int) -> dict[str, Any]:
+    """A round of few clients that are known: it waits for none besides them."""
+    minimum = -(-2 * silos // 3)
+    return {
+        "updates_goal": silos,
+        "updates_min": minimum,
+        "over_selection": 1.0,
+        "selection_timeout_ms": SELECTION_TIMEOUT_MS,
     }
-    return Job(file, to_safetensors(values))
+
+
+def _tied(module: Any) -> set[str]:
+    """Names of tensors that are another name of an earlier one: one tensor, or all of its memory."""
+    seen, tied = set(), set()
+    for name, value in module.state_dict(keep_vars=True).items():
+        memory = (value.data_ptr(), tuple(value.shape), tuple(value.stride())) if value.numel() else ()
+        place = memory if memory and memory[0] != 0 else id(value)
+        if place in seen:
+            tied.add(name)
+        seen.add(place)
+    return tied
 
 
 def _frozen(module: Any) -> set[str]:
@@ -88,18 +142,28 @@ def _frozen(module: Any) -> set[str]:
     return {name for name, parameter in module.named_parameters() if not parameter.requires_grad}
 
 
-def layers_of(module: Any) -> Optional[list[dict[str, Any]]]:
-    """A `Sequential` as the layers of a job file; none if one of its layers, or a setting of it, is not known."""
+def layers_of(module: Any, required: bool = False) -> Optional[list[dict[str, Any]]]:
+    """A `Sequential` as the layers of a job file; none, with a warning, if one of its layers, or a setting of it, is not
+    known. If they are `required`, that is a `ValueError`."""
+    layers, unknown = [], None
     if type(module).__name__ != "Sequential":
-        return None
-    layers = []
-    for index, (name, layer) in enumerate(module.named_children()):
-        make = _LAYERS.get(type(layer).__name__)
-        described = make(layer) if make is not None and name == str(index) else None
-        if described is None:
-            return None
-        layers.append(described)
-    return layers or None
+        unknown = f"a {type(module).__name__} is no Sequential"
+    elif _tied(module):
+        unknown = f"{sorted(_tied(module))[0]!r} is tied to another parameter"
+    else:
+        for index, (name, layer) in enumerate(module.named_children()):
+            make = _LAYERS.get(type(layer).__name__)
+            described = make(layer) if make is not None and name == str(index) else None
+            if described is None:
+                unknown = f"the layer {name!r}, {layer}, is not known, or has a setting that is not"
+                break
+            layers.append(described)
+    if unknown is None:
+        return layers or None
+    if required:
+        raise ValueError(f"no job of layers: {unknown}")
+    log.warning("the job has names and shapes, so only clients with this module can join: %s", unknown)
+    return None
 
 
 def _pair(value: Any) -> list[int]:

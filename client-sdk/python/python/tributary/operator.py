@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
+import random
 import ssl
+import time
 from collections.abc import Iterator, Mapping
+from http.client import HTTPException
 from typing import Any, Optional, Union
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
@@ -14,8 +18,14 @@ from ._core import Refused, Unreachable
 from .arrays import Arrays, from_safetensors
 from .job import Job
 
+log = logging.getLogger("tributary")
+
 WAIT_S = 30
 """How long the coordinator may hold a request for the next event."""
+PAUSE_S = 1.0
+"""Pause before a request of `watch` is repeated, doubled after each further failure .."""
+PAUSE_MAX_S = 60.0
+""".. up to this."""
 
 
 class Operator:
@@ -71,18 +81,18 @@ class Operator:
 
     def watch(self, job: str) -> Iterator[dict[str, Any]]:
         """Each training round when it has ended, from the first one on, until the job ends: its figures, and one sentence
-        as `explanation`."""
+        as `explanation`. While the coordinator does not answer, it waits and asks again."""
         job, after = self._id(job), 0
         while True:
-            is_over = self.job(job)["state"] in ("completed", "stopped")
+            is_over = self._patiently(f"/jobs/{job}")["state"] in ("completed", "stopped")
             wait_ms = 0 if is_over else WAIT_S * 1000
             query = urlencode({"job": job, "after": after, "wait_ms": wait_ms})
-            events = self._json("GET", f"/events?{query}")["items"]
+            events = self._patiently(f"/events?{query}")["items"]
             for event in events:
                 after = event["sequence"]
                 has_ended = event["became"] in ("committed", "abandoned") and "assignment" not in event
                 if has_ended and event.get("task") == "train":
-                    detail = self._json("GET", f"/jobs/{job}/rounds/{event['round']}")
+                    detail = self._patiently(f"/jobs/{job}/rounds/{event['round']}")
                     yield {**detail["round"], "explanation": detail["explanation"]}
             if is_over and not events:
                 return
@@ -111,6 +121,17 @@ class Operator:
             if after is None:
                 return
 
+    def _patiently(self, path: str) -> Any:
+        """What the path has, once the coordinator answers."""
+        pause = PAUSE_S
+        while True:
+            try:
+                return self._json("GET", path)
+            except Unreachable as error:
+                log.warning("asking again: %s", error)
+            time.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(PAUSE_MAX_S, 2 * pause)
+
     def _json(self, method: str, path: str, body: Any = None) -> Any:
         sent = None if body is None else json.dumps(body).encode()
         return json.loads(self._call(method, path, sent))
@@ -125,16 +146,20 @@ class Operator:
                 return answer.read()
         except HTTPError as error:
             raise _refused(error) from None
-        except URLError as error:
-            raise Unreachable(f"{self._base} does not answer: {error.reason}") from None
+        except (OSError, HTTPException) as error:
+            # A coordinator that restarts closes connections, in the middle of an answer too.
+            reason = error.reason if isinstance(error, URLError) else error or type(error).__name__
+            raise Unreachable(f"{self._base} does not answer: {reason}") from None
 
 
 def _refused(error: HTTPError) -> Exception:
     try:
         problem = json.loads(error.read())
-        refused = Refused(f"{problem['title']}: {problem['detail']}")
+        # With 500 and more, the coordinator cannot answer now.
+        kind = Refused if error.code < 500 else Unreachable
+        refused = kind(f"{problem['title']}: {problem['detail']}")
         refused.kind = problem["type"].rsplit(":", 1)[1]
         refused.retry_after_s = problem["retry_after_ms"] / 1000 if "retry_after_ms" in problem else None
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, OSError, HTTPException):
         return Unreachable(f"not the answer of a coordinator: HTTP {error.code}")
     return refused

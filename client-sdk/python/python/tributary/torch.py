@@ -5,23 +5,24 @@ from __future__ import annotations
 import io
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 import torch
 
-from ._core import Diverged, DoesNotFit, NoExamples
+from ._batches import Batches, Counted, Loss, Metrics, Step, count, moved, step_of
+from ._core import Diverged, NoExamples
+from ._modules import halves, load, own_name, values
+from .job import unwrapped
 from .trainer import Checkpoint, EvaluateTask, Evaluated, Trained, TrainTask
+
+__all__ = ["LoopTrainer", "TorchTrainer", "load", "optimizer_of"]
 
 log = logging.getLogger("tributary")
 
-CLASSES_COUNTED = 1_000
-"""Classifiers with more classes report no counts by class."""
-
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-Batches = Iterable[tuple[torch.Tensor, torch.Tensor]]
+ShouldStop = Callable[[], bool]
 
 
 @dataclass
@@ -38,13 +39,17 @@ class _Place:
 
 
 class TorchTrainer:
-    """Trains a PyTorch module on the batches of a loader, such as a `DataLoader`: pairs of inputs and targets.
+    """Trains a PyTorch module on the batches of a loader, such as a `DataLoader`: pairs of inputs and targets, for which
+    `loss` returns the mean over a batch. For batches of another form, several inputs, or automatic mixed precision, pass
+    `step` instead of `loss`: a function of the module and a batch, whose tensors are on the device, that returns the mean
+    loss, the outputs and the targets.
 
     The parameters and buffers that the job names are loaded from the model and sent back; all others of the module stay
     on the device. Parameters with `requires_grad = False`, and those that the job has frozen, are sent back as they came.
-    `loss` returns the mean over a batch. `optimizer` makes an optimiser from the trainable parameters; without it, the
-    job's is used. The number of epochs or steps is the job's. `test` are the batches to evaluate on, those of `batches` by
-    default.
+    `optimizer` makes an optimiser from the trainable parameters; without it, the job's is used. The number of epochs or
+    steps is the job's. `test` are the batches to evaluate on: without it, the client evaluates on those that it trained on,
+    which flatters the model. `metrics` computes figures of your own, such as AUC or F1, from the outputs and targets of all
+    batches of an evaluation, which are kept in memory until then.
 
     A training that is interrupted goes on in the next session. What it keeps meanwhile: trainable parameters, buffers, the
     optimiser, the place in the loader, and random states of PyTorch. Batches that were done are read again, but not
@@ -57,17 +62,28 @@ class TorchTrainer:
         self,
         module: torch.nn.Module,
         batches: Batches,
-        loss: Loss,
+        loss: Optional[Loss] = None,
         *,
+        step: Optional[Step] = None,
         optimizer: Optional[Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]] = None,
         test: Optional[Batches] = None,
-        device: Optional[torch.device] = None,
+        metrics: Optional[Metrics] = None,
+        device: Union[torch.device, str, None] = None,
     ) -> None:
-        self.module, self.batches, self.loss = module, batches, loss
-        self.optimizer, self.test, self.device = optimizer, batches if test is None else test, device
-        self._examples = sum(len(targets) for _, targets in batches)
+        if loss is not None and step is None:
+            self.step = step_of(loss)
+        elif step is not None and loss is None:
+            self.step = step
+        else:
+            raise TypeError("a TorchTrainer has either a loss, for batches of inputs and targets, or a step")
+        self.module, self.batches = module, batches
+        self._plain = unwrapped(module)
+        self.optimizer, self.test, self.metrics = optimizer, test, metrics
+        self.device = None if device is None else torch.device(device)
+        self._examples = count(batches, step is not None)
         self._generator: Optional[torch.Generator] = getattr(batches, "generator", None)
-        self._on_cuda = device is not None and torch.device(device).type == "cuda"
+        self._has_warned = False
+        self._on_cuda = self.device is not None and self.device.type == "cuda"
 
     def examples(self) -> int:
         return self._examples
@@ -75,27 +91,27 @@ class TorchTrainer:
     def train(self, task: TrainTask) -> Trained:
         if self._examples == 0:
             raise NoExamples("there are no examples")
-        self._load(task.parameters)
+        loaded = self._load(task.parameters)
         # The order of a loader that shuffles, and dropout, follow the seed.
         torch.manual_seed(task.seed)
-        state = self.module.state_dict()
-        frozen = {_own_name(name, state) for name in task.frozen}
+        state = self._plain.state_dict()
+        frozen = {own_name(name, state) for name in task.frozen}
         named = {
             name: parameter
-            for name, parameter in self.module.named_parameters()
+            for name, parameter in self._plain.named_parameters()
             if parameter.requires_grad and name not in frozen
         }
         trainable = list(named.values())
         make = self.optimizer or (lambda parameters: optimizer_of(task.training["optimizer"], parameters))
         optimizer = make(trainable)
-        pulled = self._of_parameters(task.parameters, named) if task.pull > 0 else []
+        pulled = self._of_parameters(task.parameters, named, rounded=True) if task.pull > 0 else []
         shifted = self._of_parameters(task.constants, named)
-        changing = state.keys() - (dict(self.module.named_parameters()).keys() - named.keys())
+        changing = state.keys() - (dict(self._plain.named_parameters()).keys() - named.keys())
         place = self._resumed(task.resume, optimizer, changing)
         self.module.train()
-        for inputs, targets in self._steps(task, place, lambda: self._checkpoint(place, optimizer, changing)):
+        for batch in self._steps(task, place, lambda: self._checkpoint(place, optimizer, changing)):
             optimizer.zero_grad()
-            loss = self.loss(self.module(inputs), targets)
+            loss, _, _ = self.step(self.module, batch)
             loss.backward()
             for parameter, global_value in pulled:
                 if parameter.grad is not None:
@@ -109,40 +125,43 @@ class TorchTrainer:
             raise Diverged("the loss is not finite")
         # A forward pass moves running statistics, also those that the job has frozen.
         kept = {name: task.parameters[name] for name in task.frozen}
-        values = {**self._values(task.parameters), **kept}
-        return Trained(values, self._examples, place.steps, place.losses / place.steps)
+        trained = {**values(self.module, task.parameters, loaded), **kept}
+        return Trained(trained, self._examples, place.steps, place.losses / place.steps)
 
     def evaluate(self, task: EvaluateTask) -> Evaluated:
         self._load(task.parameters)
         self.module.eval()
-        examples, losses, right, targets_total, confusion = 0, 0.0, 0, 0, None
+        if self.test is None and not self._has_warned:
+            self._has_warned = True
+            log.warning("this client evaluates on the examples that it trains on: give the TorchTrainer a `test`")
+        examples, losses, counted = 0, 0.0, Counted()
+        seen: list[tuple[torch.Tensor, torch.Tensor]] = []
         with torch.no_grad():
-            for inputs, targets in self._on_device(self.test):
+            for batch in self._on_device(self.batches if self.test is None else self.test):
                 task.check()
-                outputs = self.module(inputs)
-                losses += self.loss(outputs, targets).item() * len(targets)
+                loss, outputs, targets = self.step(self.module, batch)
+                losses += loss.item() * len(targets)
                 examples += len(targets)
                 if task.loss == "cross_entropy":
-                    predicted, classes = outputs.argmax(1), outputs.shape[1]
-                    right, targets_total = right + int((predicted == targets).sum()), targets_total + targets.numel()
-                    if classes <= CLASSES_COUNTED:
-                        pairs = (targets * classes + predicted).flatten()
-                        counts = torch.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
-                        confusion = counts if confusion is None else confusion + counts
+                    counted.add(outputs, targets)
+                if self.metrics is not None:
+                    seen.append((outputs.cpu(), targets.cpu()))
         if examples == 0:
             raise NoExamples("there are no examples")
-        accuracy = right / targets_total if targets_total else None
-        counts = None if confusion is None else confusion.cpu().numpy()
-        return Evaluated(examples, losses / examples, accuracy, confusion=counts)
+        figures: Mapping[str, float] = {}
+        if self.metrics is not None:
+            figures = self.metrics(torch.cat([outputs for outputs, _ in seen]), torch.cat([one for _, one in seen]))
+        return Evaluated(examples, losses / examples, counted.accuracy(), figures, counted.confusion())
 
     def _of_parameters(
-        self, arrays: Mapping[str, np.ndarray], named: Mapping[str, torch.nn.Parameter]
+        self, arrays: Mapping[str, np.ndarray], named: Mapping[str, torch.nn.Parameter], rounded: bool = False
     ) -> list[tuple[torch.nn.Parameter, torch.Tensor]]:
-        """Those of these parameters that have an array, each with it."""
-        state = self.module.state_dict()
-        own = {_own_name(name, state): value for name, value in arrays.items()}
+        """Those of these parameters that have an array, each with it; `rounded` as the module has its values."""
+        state = self._plain.state_dict()
+        own = {own_name(name, state): value for name, value in arrays.items()}
         tensors = {name: torch.from_numpy(value.copy()).to(self.device) for name, value in own.items() if name in named}
-        return [(named[name], tensor) for name, tensor in tensors.items()]
+        pairs = [(named[name], tensor) for name, tensor in tensors.items()]
+        return [(parameter, tensor.to(parameter.dtype)) for parameter, tensor in pairs] if rounded else pairs
 
     def _steps(self, task: TrainTask, place: _Place, checkpoint: Callable[[], Checkpoint]) -> Batches:
         """The batches that remain, and the place after each."""
@@ -162,7 +181,7 @@ class TorchTrainer:
                     return
             place.epoch, place.batch, place.random = place.epoch + 1, 0, None
 
-    def _epoch(self, place: _Place) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _epoch(self, place: _Place) -> Iterator[Any]:
         """The batches of an epoch that remain. One that was suspended is begun with the random states that it was begun
         with, so that the loader has the same order."""
         now = self._random()
@@ -177,7 +196,7 @@ class TorchTrainer:
 
     def _checkpoint(self, place: _Place, optimizer: torch.optim.Optimizer, changing: set[str]) -> Checkpoint:
         state = {
-            "tensors": {name: value for name, value in self.module.state_dict().items() if name in changing},
+            "tensors": {name: value for name, value in self._plain.state_dict().items() if name in changing},
             "kind": type(optimizer).__name__,
             "optimizer": optimizer.state_dict(),
             "epoch": place.epoch,
@@ -195,7 +214,7 @@ class TorchTrainer:
             return _Place()
         try:
             state = torch.load(io.BytesIO(checkpoint.state), map_location="cpu", weights_only=True)
-            own, tensors = self.module.state_dict(), state["tensors"]
+            own, tensors = self._plain.state_dict(), state["tensors"]
             if {name: own[name].shape for name in changing} != {name: value.shape for name, value in tensors.items()}:
                 raise ValueError("it is of another module")
             if state["kind"] != type(optimizer).__name__ or len(state["random"]) != len(self._random()):
@@ -205,7 +224,7 @@ class TorchTrainer:
         except Exception as error:
             log.warning("training begins again, as a checkpoint cannot be used: %s", error)
             return _Place()
-        self.module.load_state_dict(tensors, strict=False)
+        self._plain.load_state_dict(tensors, strict=False)
         self._set_random(state["random"])
         return place
 
@@ -226,33 +245,75 @@ class TorchTrainer:
         if self._on_cuda:
             torch.cuda.set_rng_state(states.pop(0), self.device)
 
-    def _on_device(self, batches: Batches) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        for inputs, targets in batches:
-            yield inputs.to(self.device), targets.to(self.device)
-
-    def _load(self, parameters: Mapping[str, np.ndarray]) -> None:
-        state, given = self.module.state_dict(), {}
-        for name, value in parameters.items():
-            own = _own_name(name, state)
-            if tuple(state[own].shape) != value.shape:
-                raise DoesNotFit(f"{own!r} has the shape {tuple(state[own].shape)}, the job's has {value.shape}")
-            # The module's tensors are written to, and the task's arrays are read-only.
-            given[own] = torch.from_numpy(value.copy())
-        self.module.load_state_dict(given, strict=False)
+    def _load(self, parameters: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+        """Loads the model. Returns the tensors of less than f32 as they were loaded."""
+        load(self.module, parameters)
         if self.device is not None:
             self.module.to(self.device)
+        return halves(self.module, parameters)
 
-    def _values(self, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        state = self.module.state_dict()
-        return {name: state[_own_name(name, state)].detach().cpu().float().numpy() for name in parameters}
+    def _on_device(self, batches: Batches) -> Iterator[Any]:
+        return (moved(batch, self.device) for batch in batches)
 
 
-def _own_name(name: str, state: Mapping[str, torch.Tensor]) -> str:
-    """The name in the module. A `Sequential` calls `0.weight` what a list of layers calls `layers.0.weight`."""
-    for own in (name, name.removeprefix("layers.")):
-        if own in state:
-            return own
-    raise DoesNotFit(f"the module has no parameter {name!r}")
+class LoopTrainer:
+    """Trains a PyTorch module with a loop that exists already.
+
+    `train(module, should_stop)` trains the module in place and returns its mean loss, or the loss and the number of
+    optimiser steps. `evaluate(module)` returns the mean loss per example, or the loss and the accuracy from 0 to 1. The
+    module has the global model when they are called. `examples` is the number of examples to train on, and
+    `test_examples` of those to evaluate on, the same by default.
+
+    A loop that asks `should_stop()` before each batch and returns when it is true ends with the session or the round; its
+    work is then dropped. The job's epochs, batch size and optimiser are the loop's business. Rounds with FedProx, SCAFFOLD
+    or FedDyn are refused, because nothing corrects the gradients.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        *,
+        train: Callable[[torch.nn.Module, ShouldStop], Union[float, Sequence[float]]],
+        evaluate: Callable[[torch.nn.Module], Union[float, Sequence[float]]],
+        examples: int,
+        test_examples: Optional[int] = None,
+    ) -> None:
+        self.module, self._train, self._evaluate = module, train, evaluate
+        self._examples, self._test_examples = examples, examples if test_examples is None else test_examples
+
+    def examples(self) -> int:
+        return self._examples
+
+    def train(self, task: TrainTask) -> Trained:
+        if self._examples == 0:
+            raise NoExamples("there are no examples")
+        torch.manual_seed(task.seed)
+        load(self.module, task.parameters)
+        loaded = halves(self.module, task.parameters)
+        self.module.train()
+        loss, *steps = _figures(self._train(self.module, task.stop.is_set))
+        task.check()
+        if not np.isfinite(loss):
+            raise Diverged("the loss is not finite")
+        kept = {name: task.parameters[name] for name in task.frozen}
+        trained = {**values(self.module, task.parameters, loaded), **kept}
+        return Trained(trained, self._examples, int(steps[0]) if steps else 1, loss)
+
+    def evaluate(self, task: EvaluateTask) -> Evaluated:
+        if self._test_examples == 0:
+            raise NoExamples("there are no examples")
+        load(self.module, task.parameters)
+        self.module.eval()
+        with torch.no_grad():
+            loss, *accuracy = _figures(self._evaluate(self.module))
+        return Evaluated(self._test_examples, loss, accuracy[0] if accuracy else None)
+
+
+def _figures(returned: Any) -> list[float]:
+    figures = [float(one) for one in returned] if isinstance(returned, (tuple, list)) else [float(returned)]
+    if len(figures) > 2:
+        raise TypeError(f"a loop returns one or two numbers, not {len(figures)}")
+    return figures
 
 
 def optimizer_of(settings: Mapping[str, Any], parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:

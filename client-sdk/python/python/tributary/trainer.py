@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Optional, Protocol
+from typing import Any, Optional, Protocol, TypeVar
 
 import numpy as np
 
 from . import _core
 from .arrays import Arrays, pack, unpack
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -120,8 +124,9 @@ class Evaluated:
 class Trainer(Protocol):
     """Learns from the examples of one client.
 
-    A method may raise `NoExamples`, `Diverged` or `DoesNotFit`, which the operator sees as such. Any other exception is
-    reported with its text, and raised again by the session.
+    A method may raise `NoExamples`, `Diverged` or `DoesNotFit`, which the operator sees as such, the last one with its
+    text. Of any other exception the operator sees the type, unless the client has `report_errors="text"`. The session
+    raises it again.
 
     A trainer that adds `pull` and `constants` of its tasks to each gradient has an attribute
     `corrects_gradients = True`. Rounds with FedProx, SCAFFOLD or FedDyn are refused without it.
@@ -178,20 +183,19 @@ class Bridge:
     ) -> tuple[bytes, int, int, float, dict[str, float]]:
         told = json.loads(task)
         parameters = told["parameters"]
-        trained = self._trainer.train(
-            TrainTask(
-                unpack(model, parameters),
-                told["model"],
-                told["training"],
-                told["seed"],
-                stop,
-                frozenset(told["frozen"]),
-                told["pull"],
-                {} if constants is None else unpack(constants, parameters),
-                None if checkpoint is None else Checkpoint(told["steps"], told["losses"], checkpoint),
-                told["may_suspend"],
-            )
+        asked = TrainTask(
+            unpack(model, parameters),
+            told["model"],
+            told["training"],
+            told["seed"],
+            stop,
+            frozenset(told["frozen"]),
+            told["pull"],
+            {} if constants is None else unpack(constants, parameters),
+            None if checkpoint is None else Checkpoint(told["steps"], told["losses"], checkpoint),
+            told["may_suspend"],
         )
+        trained = _on_thread(lambda: self._trainer.train(asked))
         return (
             pack(trained.parameters, parameters),
             int(trained.examples),
@@ -204,11 +208,28 @@ class Bridge:
         self, model: bytes, task: str, stop: _core.Stop
     ) -> tuple[int, float, Optional[float], dict[str, float], Optional[str]]:
         told = json.loads(task)
-        arrays = unpack(model, told["parameters"])
-        measured = self._trainer.evaluate(EvaluateTask(arrays, told["model"], told["loss"], stop))
+        asked = EvaluateTask(unpack(model, told["parameters"]), told["model"], told["loss"], stop)
+        measured = _on_thread(lambda: self._trainer.evaluate(asked))
         accuracy = None if measured.accuracy is None else float(measured.accuracy)
         classes = None if measured.confusion is None else _counts(np.asarray(measured.confusion))
         return int(measured.examples), float(measured.loss), accuracy, _numbers(measured.metrics), classes
+
+
+def _on_thread(work: Callable[[], _Result]) -> _Result:
+    """What the work returns or raises on a thread that Python made. A child that is forked on a thread of the native part,
+    as a `DataLoader` with workers does, exits with 1: Python's shutdown does not know that thread."""
+    ended: Future[_Result] = Future()
+
+    def call() -> None:
+        try:
+            ended.set_result(work())
+        except BaseException as raised:
+            ended.set_exception(raised)
+
+    thread = threading.Thread(target=call, name="tributary-trainer", daemon=True)
+    thread.start()
+    thread.join()
+    return ended.result()
 
 
 def _numbers(metrics: Mapping[str, float]) -> dict[str, float]:

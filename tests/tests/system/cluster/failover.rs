@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use tributary_client::{AlwaysOn, Client, EvaluateTask, Evaluated, Scalars, TrainError, TrainTask, Trained, Trainer};
+use tributary_client::{AlwaysOn, Client, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::operator::{Event, Lease, Page};
 use tributary_protocol::state::JobState;
@@ -64,7 +64,7 @@ impl Trainer for Learner {
         }
         let mut values = task.model.values().to_vec();
         values[self.client] += step(self.client);
-        Ok(Trained { values, examples: weight(self.client), steps: 1, loss: 0.25, metrics: Scalars::new() })
+        Ok(Trained::new(values, weight(self.client), 1, 0.25))
     }
 
     fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {

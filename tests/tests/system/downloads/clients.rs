@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::transport::{Request, Response, TransportError};
 use tributary_client::{
-    AlwaysOn, Client, EvaluateTask, Evaluated, HttpTransport, Outcome, Scalars, TrainError, TrainTask, Trained,
-    Trainer, Transport,
+    AlwaysOn, Client, EvaluateTask, Evaluated, HttpTransport, Outcome, TrainError, TrainTask, Trained, Trainer,
+    Transport,
 };
 use tributary_engine::round::Candidate;
 use tributary_protocol::operator::{Client as Enrolled, Job, Page};
@@ -38,12 +38,12 @@ impl Trainer for Notes {
         self.0.lock().unwrap().push(bits_of(task.model.values()));
         let mut stream = task.seed.stream();
         let values = task.model.values().iter().map(|value| value + stream.uniform(-0.1, 0.1)).collect();
-        Ok(Trained { values, examples: 10, steps: 1, loss: 0.5, metrics: Scalars::new() })
+        Ok(Trained::new(values, 10, 1, 0.5))
     }
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
         self.0.lock().unwrap().push(bits_of(task.model.values()));
-        Ok(Evaluated { examples: 10, loss: 0.5, accuracy: Some(0.75), metrics: Scalars::new(), classes: None })
+        Ok(Evaluated::new(10, 0.5).with_accuracy(0.75))
     }
 }
 

@@ -107,28 +107,30 @@ async fn python_clients_contribute_beside_the_sdk_and_the_operator_reads_the_out
     listening.stop().await;
 }
 
-/// Goal: a failure in Python reaches the operator as text and the app as its own exception; a device that is busy does
-/// not train.
+/// Goal: a failure in Python reaches the operator as the type of its exception, as text only where the client says so,
+/// and the app as its own exception; a device that is busy does not train.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_exception_of_a_trainer_is_reported_and_raised_and_a_host_can_stop_a_session() {
     let Some(python) = python("tributary") else { return };
-    let listening = Listening::start().await;
-    let mut file = job_file();
-    file["round"] = json!({ "updates_goal": 1, "updates_min": 1, "over_selection": 1.0 });
-    let job = create(&listening, file).await;
-    let silo = Silo::new(&python, &listening, "silo", &Examples::draw(20, 1));
+    for (kind, says_text) in [("raises", false), ("raises_text", true)] {
+        let listening = Listening::start().await;
+        let mut file = job_file();
+        file["round"] = json!({ "updates_goal": 1, "updates_min": 1, "over_selection": 1.0 });
+        let job = create(&listening, file).await;
+        let silo = Silo::new(&python, &listening, "silo", &Examples::draw(20, 1));
 
-    let away = within_reason(silo.session(&listening, "away")).await;
-    assert_eq!(away["kind"], "interrupted");
-    let raised = within_reason(silo.session(&listening, "raises")).await;
-    assert_eq!((&raised["kind"], &raised["text"]), (&json!("raised"), &json!("the disk of the silo is gone")));
-    let failed = &assignments(&listening, &job).await[0];
-    assert_eq!(failed.state, AssignmentState::Failed);
-    let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=train", job.head.id)).await.ok();
-    assert!(rounds.items.iter().all(|round| round.phase != Phase::Committed));
-    let text = serde_json::to_string(failed).unwrap();
-    assert!(text.contains("OSError: the disk of the silo is gone"), "{text}");
-    listening.stop().await;
+        let away = within_reason(silo.session(&listening, "away")).await;
+        assert_eq!(away["kind"], "interrupted");
+        let raised = within_reason(silo.session(&listening, kind)).await;
+        assert_eq!((&raised["kind"], &raised["text"]), (&json!("raised"), &json!("the disk of the silo is gone")));
+        let failed = &assignments(&listening, &job).await[0];
+        assert_eq!(failed.state, AssignmentState::Failed);
+        let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=train", job.head.id)).await.ok();
+        assert!(rounds.items.iter().all(|round| round.phase != Phase::Committed));
+        let told = serde_json::to_string(failed).unwrap();
+        assert!(told.contains("OSError") && told.contains("the disk of the silo is gone") == says_text, "{told}");
+        listening.stop().await;
+    }
 }
 
 /// Goal: an interruption loses nothing while the deadline allows another session. Method: sessions of new processes on
@@ -254,4 +256,18 @@ async fn a_python_client_evaluates_with_figures_of_its_own_and_counts_by_class()
     let margin = &round.metrics[0];
     assert_eq!((margin.name.as_str(), margin.mean, margin.reports), ("margin", 0.5, 1));
     listening.stop().await;
+}
+
+/// Goal: what the package promises without a coordinator, of forked children, signals, modules and loops. Method: its
+/// own tests, those of modules where PyTorch is installed.
+#[test]
+fn the_python_package_passes_its_own_tests() {
+    let Some(python) = python("tributary") else { return };
+    let with_torch = has_module(&python, "torch").then_some("package_torch");
+    for tests in ["package_alone"].into_iter().chain(with_torch) {
+        let mut command = Command::new(&python);
+        let output = command.args(["-m", "unittest", tests]).current_dir(Path::new(SCRIPT).parent().unwrap()).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{tests}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }

@@ -77,7 +77,7 @@ async fn accuracy(combine: &Value, attackers: usize) -> f64 {
     }
     let assignment = last.unwrap();
     let model = model(&assignment, world.weights(job.head.id, ROUNDS).await);
-    let task = EvaluateTask { model: &model, spec: &assignment.plan.model.spec, loss: Loss::CrossEntropy };
+    let task = EvaluateTask::new(&model, &assignment.plan.model.spec, Loss::CrossEntropy);
     LayerTrainer::new(Arc::new(test)).evaluate(&task, &|| false).unwrap().accuracy.unwrap()
 }
 

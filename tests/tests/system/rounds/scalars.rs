@@ -39,7 +39,7 @@ impl Trainer for Measures {
 
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
         let metrics = Scalars::new().with("grad-norm", 0.125).unwrap().with("f1.macro_avg", 1e-9).unwrap();
-        Ok(Trained { metrics, ..self.0.train(task, should_stop)? })
+        Ok(self.0.train(task, should_stop)?.with_metrics(metrics))
     }
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
@@ -47,7 +47,8 @@ impl Trainer for Measures {
         (0..8).for_each(|index| counts.count(index % 2, if index < 6 { index % 2 } else { 0 }));
         let metrics = Scalars::new().with("auc", 0.75).unwrap();
         let accuracy = Some(7.0 / 8.0);
-        Ok(Evaluated { examples: 8, accuracy, metrics, classes: Some(counts), ..self.0.evaluate(task, should_stop)? })
+        let measured = Evaluated::new(8, self.0.evaluate(task, should_stop)?.loss);
+        Ok(measured.with_accuracy(accuracy).with_metrics(metrics).with_classes(counts))
     }
 }
 

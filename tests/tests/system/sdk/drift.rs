@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::{
-    AlwaysOn, ClientError, EvaluateTask, Evaluated, Outcome, Scalars, TrainError, TrainTask, Trained, Trainer,
+    AlwaysOn, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::state::{AssignmentState, Phase};
@@ -59,7 +59,7 @@ impl Trainer for Curve {
                 *y -= rate * (self.a * (*y - b) + pull * (*y - x) + constant);
             }
         }
-        Ok(Trained { values, examples: 10, steps, loss: 0.25, metrics: Scalars::new() })
+        Ok(Trained::new(values, 10, steps, 0.25))
     }
 
     fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {

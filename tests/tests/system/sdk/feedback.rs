@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tempfile::TempDir;
-use tributary_client::{AlwaysOn, FileStore, Outcome, Scalars, Store, TrainError, TrainTask, Trained, Trainer};
+use tributary_client::{AlwaysOn, FileStore, Outcome, Store, TrainError, TrainTask, Trained, Trainer};
 use tributary_client::{EvaluateTask, Evaluated};
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::Job;
@@ -30,7 +30,7 @@ impl Trainer for Learns {
 
     fn train(&mut self, task: &TrainTask<'_>, _: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
         let values = task.model.values().iter().zip(LEARNT).map(|(value, learnt)| value + learnt).collect();
-        Ok(Trained { values, examples: 10, steps: 1, loss: 0.25, metrics: Scalars::new() })
+        Ok(Trained::new(values, 10, 1, 0.25))
     }
 
     fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tributary_client::{AlwaysOn, EvaluateTask, Evaluated, Scalars, TrainError, TrainTask, Trained, Trainer};
+use tributary_client::{AlwaysOn, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 use tributary_protocol::device::Assignment;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
@@ -59,7 +59,7 @@ impl Trainer for Pulls {
             }
         }
         let loss = 0.25 + 0.125 * self.client as f64;
-        Ok(Trained { values, examples: self.examples(), steps, loss, metrics: Scalars::new() })
+        Ok(Trained::new(values, self.examples(), steps, loss))
     }
 
     fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {

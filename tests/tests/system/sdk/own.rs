@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::{
-    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Outcome, Scalars, TrainError, TrainTask, Trained, Trainer,
+    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
 use tributary_protocol::id::JobId;
 use tributary_protocol::problem::ProblemType;
@@ -68,7 +68,7 @@ impl Trainer for Descent {
         if let Some(gate) = &self.cuts {
             gate.set(Way::Cut);
         }
-        Ok(Trained { values, examples: 10, steps: STEPS.into(), loss: 0.25, metrics: Scalars::new() })
+        Ok(Trained::new(values, 10, STEPS.into(), 0.25))
     }
 
     fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
@@ -306,7 +306,7 @@ impl Trainer for Adds {
     fn train(&mut self, task: &TrainTask<'_>, _: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
         self.from.push(task.model.values()[0]);
         let values = task.model.values().iter().map(|value| value + self.by).collect();
-        Ok(Trained { values, examples: 10, steps: 1, loss: 0.25, metrics: Scalars::new() })
+        Ok(Trained::new(values, 10, 1, 0.25))
     }
 
     fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::{
-    Client, EvaluateTask, Evaluated, HttpTransport, Outcome, Scalars, TrainError, TrainTask, Trained, Trainer,
+    Client, EvaluateTask, Evaluated, HttpTransport, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
 use tributary_protocol::state::AssignmentState;
 
@@ -36,7 +36,7 @@ impl Trainer for Slow {
             values.iter_mut().for_each(|value| *value += 0.25);
             steps += 1;
         }
-        Ok(Trained { values, examples: 10, steps, loss: 0.5, metrics: Scalars::new() })
+        Ok(Trained::new(values, 10, steps, 0.5))
     }
 
     fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {

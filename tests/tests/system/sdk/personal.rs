@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::examples::{Column, CsvOptions, CsvTarget, Examples, Targets, read_csv};
 use tributary_client::{
-    AlwaysOn, EvaluateTask, Evaluated, FileStore, LayerTrainer, Outcome, Scalars, Store, TrainError, TrainTask,
-    Trained, Trainer,
+    AlwaysOn, EvaluateTask, Evaluated, FileStore, LayerTrainer, Outcome, Store, TrainError, TrainTask, Trained, Trainer,
 };
 use tributary_protocol::body::{UnpackError, Unpacker};
 use tributary_protocol::id::JobId;
@@ -58,13 +57,13 @@ impl Trainer for Adds {
                 values[task.model.parameters().range(index)].iter_mut().for_each(|value| *value += 0.5);
             }
         }
-        Ok(Trained { values, examples: 10, steps: 1, loss: 0.25, metrics: Scalars::new() })
+        Ok(Trained::new(values, 10, 1, 0.25))
     }
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
         let first = task.model.values()[0];
         let accuracy = Some(if first >= 1.0 { 0.75 } else { 0.25 });
-        Ok(Evaluated { examples: 10, loss: f64::from(first), accuracy, metrics: Scalars::new(), classes: None })
+        Ok(Evaluated::new(10, f64::from(first)).with_accuracy(accuracy))
     }
 }
 

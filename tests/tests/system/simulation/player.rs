@@ -9,8 +9,8 @@ use tokio::task::JoinHandle;
 use tributary_client::clock::Clock;
 use tributary_client::transport::{Request, TransportError};
 use tributary_client::{
-    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, MemoryStore, Outcome, Scalars, TrainError, TrainTask,
-    Trained, Trainer,
+    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, MemoryStore, Outcome, TrainError, TrainTask, Trained,
+    Trainer,
 };
 use tributary_protocol::id::ClientId;
 use tributary_server::runtime::clock::ManualClock;
@@ -193,19 +193,13 @@ impl Trainer for Learner {
         for (index, value) in values.iter_mut().enumerate().skip(WEIGHTS) {
             *value += step(task.seed) * noise(index);
         }
-        Ok(Trained { values, examples: weight(self.client), steps: 1, loss: 0.25, metrics: Scalars::new() })
+        Ok(Trained::new(values, weight(self.client), 1, 0.25))
     }
 
     fn evaluate(&mut self, _: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
         if should_stop() {
             return Err(TrainError::Interrupted);
         }
-        Ok(Evaluated {
-            examples: weight(self.client),
-            loss: 0.5,
-            accuracy: Some(0.75),
-            metrics: Scalars::new(),
-            classes: None,
-        })
+        Ok(Evaluated::new(weight(self.client), 0.5).with_accuracy(0.75))
     }
 }

@@ -21,9 +21,9 @@ impl Evaluator for LayerEvaluator {
         let ModelSpec::Layers(network) = task.spec else { panic!("jobs without layers are refused") };
         let TestTargets::Classes(classes) = examples.targets else { panic!("the tests have classes") };
         let held = MemoryExamples::new(network.input.clone(), examples.inputs, Targets::Classes(classes)).unwrap();
-        let task = EvaluateTask { model: task.model, spec: task.spec, loss: task.loss };
+        let task = EvaluateTask::new(task.model, task.spec, task.loss);
         match LayerTrainer::new(Arc::new(held)).evaluate(&task, should_stop) {
-            Ok(Evaluated { examples, loss, accuracy, metrics, classes }) => {
+            Ok(Evaluated { examples, loss, accuracy, metrics, classes, .. }) => {
                 Ok(EvaluationReport { examples, loss, accuracy, evaluate_ms: 0, metrics, classes })
             }
             Err(TrainError::Interrupted) => Err(EvaluatorError::Stopped),

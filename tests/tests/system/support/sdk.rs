@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tributary_client::clock::Clock;
 use tributary_client::{
-    Client, EvaluateTask, Evaluated, HttpTransport, Scalars, TrainError, TrainTask, Trained, Trainer, Transport,
+    Client, EvaluateTask, Evaluated, HttpTransport, TrainError, TrainTask, Trained, Trainer, Transport,
 };
 
 use super::World;
@@ -39,17 +39,11 @@ impl Trainer for Adds {
             return Err(TrainError::Interrupted);
         }
         let values = task.model.values().iter().map(|value| value + self.step).collect();
-        Ok(Trained { values, examples: self.examples, steps: 1, loss: 0.25, metrics: Scalars::new() })
+        Ok(Trained::new(values, self.examples, 1, 0.25))
     }
 
     fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
-        Ok(Evaluated {
-            examples: self.examples,
-            loss: 0.5,
-            accuracy: Some(0.75),
-            metrics: Scalars::new(),
-            classes: None,
-        })
+        Ok(Evaluated::new(self.examples, 0.5).with_accuracy(0.75))
     }
 }
 

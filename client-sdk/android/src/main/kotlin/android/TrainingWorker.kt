@@ -16,13 +16,14 @@ import tributary.Cancel
 import tributary.Client
 import tributary.Conditions
 import tributary.Examples
+import tributary.Trainer
 
 /** Name of the work: there is one session at a time. */
 const val WORK_NAME = "tributary"
 
 /**
  * Runs one session and schedules the next one when the coordinator asks for it. An app subclasses it and says which
- * client it is and what it learns from:
+ * client it is and what it learns from, either [examples] for models of layers or a [trainer] for its own network:
  *
  *     class KeyboardWorker(context: Context, parameters: WorkerParameters) : TrainingWorker(context, parameters) {
  *         override fun client() = Client(Settings(SERVER, TOKEN, stateDir()), AndroidKeys("tributary"))
@@ -37,20 +38,31 @@ abstract class TrainingWorker(context: Context, parameters: WorkerParameters) : 
     /** The client of this app. */
     protected abstract fun client(): Client
 
-    /** What to learn from; null for nothing yet. */
-    protected abstract fun examples(): Examples?
+    /** What to learn from, for models that are a list of layers; null for nothing yet. */
+    protected open fun examples(): Examples? = null
+
+    /** What trains a network of the app; null for [examples]. */
+    protected open fun trainer(): Trainer? = null
 
     /** When training disturbs nobody. WorkManager stops work after ten minutes, so the budget is shorter. */
     protected open fun conditions() = Conditions(timeBudgetMs = 9u * 60_000u)
+
+    /** When Android may start the next session, as [whenFree] by default. */
+    protected open fun constraints(): Constraints = whenFree()
 
     /** A folder of the app that no backup copies: a restored identity would be one on two devices. */
     protected fun stateDir(): String = applicationContext.noBackupFilesDir.resolve("tributary").path
 
     override fun doWork(): Result {
-        val examples = examples() ?: return again(PAUSE_MS_AFTER_FAILURE)
         val next = after {
+            val host = AndroidHost(applicationContext)
             client().use { client ->
-                examples.use { client.runOnce(it, AndroidHost(applicationContext), conditions(), cancel) }
+                val trainer = trainer()
+                if (trainer != null) {
+                    client.runTrainer(trainer, host, conditions(), cancel)
+                } else {
+                    examples()?.use { client.runOnce(it, host, conditions(), cancel) }
+                }
             }
         }
         return when (next) {
@@ -63,27 +75,35 @@ abstract class TrainingWorker(context: Context, parameters: WorkerParameters) : 
     override fun onStopped() = cancel.cancel()
 
     private fun again(pauseMs: Long): Result {
-        schedule(applicationContext, javaClass, pauseMs, ExistingWorkPolicy.APPEND_OR_REPLACE)
+        schedule(applicationContext, javaClass, pauseMs, ExistingWorkPolicy.APPEND_OR_REPLACE, constraints())
         return Result.success()
     }
 
     companion object {
-        /** Schedules the first session of a worker, unless one is scheduled. */
-        inline fun <reified W : TrainingWorker> schedule(context: Context) =
-            schedule(context, W::class.java, 0, ExistingWorkPolicy.KEEP)
+        /**
+         * An unmetered network, a battery and a storage that are not low; and, if asked for, external power and a device
+         * that nobody uses.
+         */
+        fun whenFree(charging: Boolean = false, idle: Boolean = false): Constraints = Constraints.Builder()
+            .setRequiredNetworkType(NetworkType.UNMETERED)
+            .setRequiresBatteryNotLow(true)
+            .setRequiresStorageNotLow(true)
+            .setRequiresCharging(charging)
+            .setRequiresDeviceIdle(idle)
+            .build()
 
-        /** Schedules a session after a pause: on an unmetered network, with a battery that is not low. */
+        /** Schedules the first session of a worker, unless one is scheduled. Later ones have its own `constraints()`. */
+        inline fun <reified W : TrainingWorker> schedule(context: Context, constraints: Constraints = whenFree()) =
+            schedule(context, W::class.java, 0, ExistingWorkPolicy.KEEP, constraints)
+
+        /** Schedules a session after a pause. */
         fun schedule(
             context: Context,
             worker: Class<out TrainingWorker>,
             pauseMs: Long,
             policy: ExistingWorkPolicy,
+            constraints: Constraints,
         ) {
-            val constraints = Constraints.Builder()
-                .setRequiredNetworkType(NetworkType.UNMETERED)
-                .setRequiresBatteryNotLow(true)
-                .setRequiresStorageNotLow(true)
-                .build()
             val request = OneTimeWorkRequest.Builder(worker)
                 .setConstraints(constraints)
                 .setInitialDelay(pauseMs, TimeUnit.MILLISECONDS)

@@ -29,13 +29,17 @@ sealed class Next {
     /** Another session, after this time. */
     data class Again(val pauseMs: Long) : Next()
 
-    /** No other session: settings or examples must change first. */
+    /** No other session: settings must change first. */
     data class Never(val reason: String) : Next()
 }
 
-/** When to begin the next session after this one. */
-fun after(session: () -> Outcome): Next = try {
+/**
+ * When to begin the next session after this one; null is none, since there is nothing to learn from yet. Examples and jobs
+ * change, and what an app throws may pass: after those another session follows. Wrong settings stay wrong.
+ */
+fun after(session: () -> Outcome?): Next = try {
     val pauseMs = when (val outcome = session()) {
+        null -> PAUSE_MS_AFTER_FAILURE.toULong()
         is Outcome.Contributed -> outcome.retryAfterMs
         is Outcome.Evaluated -> outcome.retryAfterMs
         is Outcome.NothingToDo -> outcome.retryAfterMs
@@ -45,11 +49,13 @@ fun after(session: () -> Outcome): Next = try {
     Next.Again(pause(pauseMs))
 } catch (failure: TributaryException) {
     when (failure) {
-        is TributaryException.BadInput, is TributaryException.NoExamples, is TributaryException.DoesNotFit ->
-            Next.Never(failure.message ?: "the session failed")
+        is TributaryException.BadInput -> Next.Never(failure.message ?: "the session failed")
         is TributaryException.Refused -> Next.Again(failure.retryAfterMs?.let(::pause) ?: PAUSE_MS_AFTER_FAILURE)
         else -> Next.Again(PAUSE_MS_AFTER_FAILURE)
     }
+} catch (thrown: Exception) {
+    // Of the app: its database may be locked, for example.
+    Next.Again(PAUSE_MS_AFTER_FAILURE)
 }
 
 private fun pause(milliseconds: ULong) = milliseconds.coerceAtMost(Long.MAX_VALUE.toULong()).toLong()

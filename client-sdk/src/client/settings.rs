@@ -1,0 +1,55 @@
+//! Settings of a client as data, as the facades of other languages and files have them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+#[cfg(feature = "native")]
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+/// What a client is made from, as text: `Builder::from` makes a [`Builder`](super::Builder) of it. What is `None` has
+/// the default of the builder. In JSON its names may also be written as JavaScript writes them, such as `waitMs`.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Settings {
+    /// URL of the coordinator.
+    pub server: String,
+    /// The enrolment token, which admits the client to a population.
+    pub token: String,
+    /// Describes the device, as [`Builder::attribute`](super::Builder::attribute).
+    #[serde(default)]
+    pub attributes: BTreeMap<String, String>,
+    /// The kind of this client, as [`Builder::sdk`](super::Builder::sdk).
+    #[serde(default)]
+    pub sdk: Option<String>,
+    /// How many milliseconds the coordinator may hold a check-in, as [`Builder::wait`](super::Builder::wait).
+    #[serde(default, alias = "waitMs")]
+    pub wait_ms: Option<u32>,
+    /// Allows `http://` to other machines, as [`Builder::allow_plaintext`](super::Builder::allow_plaintext).
+    #[serde(default, alias = "allowPlaintext")]
+    pub allow_plaintext: bool,
+    /// A folder for identity, model cache and undelivered work, as [`Builder::state_dir`](super::Builder::state_dir).
+    #[cfg(feature = "native")]
+    #[serde(default, alias = "stateDir")]
+    pub state_dir: Option<PathBuf>,
+    /// The CAs to trust in PEM, as [`Builder::ca_pem`](super::Builder::ca_pem).
+    #[cfg(feature = "native")]
+    #[serde(default, alias = "caPem")]
+    pub ca_pem: Option<String>,
+}
+
+impl Settings {
+    /// Settings of a client of the coordinator at the URL `server`, with defaults for all others.
+    pub fn new(server: impl Into<String>, token: impl Into<String>) -> Self {
+        Self { server: server.into(), token: token.into(), ..Self::default() }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the token, which is a secret.
+        let mut fields = formatter.debug_struct("Settings");
+        fields.field("server", &self.server).field("attributes", &self.attributes).finish_non_exhaustive()
+    }
+}

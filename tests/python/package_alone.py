@@ -1,0 +1,259 @@
+"""The Python package without a coordinator. What needs PyTorch is skipped without it.
+
+Usage: python -m unittest package_alone
+"""
+
+import http.server
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import unittest
+from unittest import mock
+
+import numpy as np
+
+import tributary
+from tributary.trainer import Bridge
+
+PARAMETERS = [{"name": "w", "shape": [2]}]
+TASK = {
+    "parameters": PARAMETERS,
+    "model": {"parameters": PARAMETERS},
+    "training": {"epochs": 1},
+    "seed": 7,
+    "frozen": [],
+    "pull": 0.0,
+    "may_suspend": False,
+    "steps": None,
+    "losses": None,
+    "loss": "cross_entropy",
+}
+
+
+class Never:
+    """A round that stays open."""
+
+    def is_set(self):
+        return False
+
+    def is_over(self):
+        return False
+
+
+class Calls:
+    """A trainer that does `work` when it is called."""
+
+    def __init__(self, work):
+        self.work = work
+
+    def examples(self):
+        return 1
+
+    def train(self, task):
+        self.work()
+        return tributary.Trained(task.parameters, 1, 1, 0.5)
+
+    def evaluate(self, task):
+        self.work()
+        return tributary.Evaluated(1, 0.5)
+
+
+def on_a_thread_of_the_native_part(work):
+    """Calls `work` on a thread that `threading` did not make."""
+    import _thread
+
+    done, result = threading.Event(), []
+
+    def call():
+        # Python then knows the thread as a `_DummyThread`.
+        threading.current_thread()
+        result.append(work())
+        done.set()
+
+    _thread.start_new_thread(call, ())
+    done.wait()
+    return result[0]
+
+
+def nothing():
+    pass
+
+
+class Trainers(unittest.TestCase):
+    def test_a_child_that_a_trainer_forks_ends_with_0(self):
+        codes = []
+
+        def fork():
+            child = multiprocessing.get_context("fork").Process(target=nothing)
+            child.start()
+            child.join()
+            codes.append(child.exitcode)
+
+        model, bridge = np.zeros(2, "<f4").tobytes(), Bridge(Calls(fork))
+        on_a_thread_of_the_native_part(lambda: bridge.train(model, None, None, json.dumps(TASK), Never()))
+        on_a_thread_of_the_native_part(lambda: bridge.evaluate(model, json.dumps(TASK), Never()))
+        self.assertEqual(codes, [0, 0])
+
+    def test_what_a_trainer_raises_arrives(self):
+        def fail():
+            raise KeyError("on purpose")
+
+        with self.assertRaisesRegex(KeyError, "on purpose"):
+            Bridge(Calls(fail)).train(np.zeros(2, "<f4").tobytes(), None, None, json.dumps(TASK), Never())
+
+
+class Settings(unittest.TestCase):
+    def client(self, **settings):
+        return tributary.Client("https://fl.example.org", "tributary_enrolment_" + "0" * 64, **settings)
+
+    def test_a_wrong_setting_is_named(self):
+        with self.assertRaisesRegex(TypeError, "attributes are texts by name, not 'a': 3"):
+            self.client(attributes={"a": 3})
+        for wait_s in (-1, 61, float("nan")):
+            with self.assertRaisesRegex(ValueError, "wait_s is from 0 to 60 seconds"):
+                self.client(wait_s=wait_s)
+
+
+def in_a_child(clients, told):
+    """A child's calls with a client of its parent, and the client's end."""
+    try:
+        clients[0].enrol()
+    except RuntimeError as error:
+        told.send(str(error))
+    clients.clear()
+    told.send("the end")
+
+
+class Forks(unittest.TestCase):
+    def test_a_client_of_the_parent_is_refused_and_ends_in_a_child(self):
+        hears, told = multiprocessing.Pipe(duplex=False)
+        clients = [tributary.Client("http://127.0.0.1:1", "tributary_enrolment_" + "0" * 64)]
+        child = multiprocessing.get_context("fork").Process(target=in_a_child, args=(clients, told))
+        child.start()
+        self.assertTrue(hears.poll(60) and "made in another process" in hears.recv())
+        self.assertTrue(hears.poll(60), "its end waits for threads that are not there")
+        self.assertEqual(hears.recv(), "the end")
+        child.join()
+        self.assertEqual(child.exitcode, 0)
+
+
+class Sessions:
+    """Stands for the native part: the sessions end as these say, an exception or an outcome."""
+
+    def __init__(self, *ends):
+        self.ends = list(ends)
+
+    def run_once(self, *_):
+        end = self.ends.pop(0)
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+
+def refused(kind):
+    error = tributary.Refused("no")
+    error.kind, error.retry_after_s = kind, None
+    return error
+
+
+class Runs(unittest.TestCase):
+    def run_with(self, *ends):
+        client, stop = tributary.Client.__new__(tributary.Client), threading.Event()
+        client._session, client._reports_text = Sessions(*ends), False
+        outcomes = []
+
+        def on_outcome(outcome):
+            outcomes.append(outcome.kind)
+            if not client._session.ends:
+                stop.set()
+
+        with mock.patch("tributary.client.PAUSE_S", 0.0):
+            client.run(Calls(nothing), stop=stop, on_outcome=on_outcome)
+        return outcomes
+
+    def test_a_refusal_that_stays_ends_the_run_and_others_do_not(self):
+        with self.assertLogs("tributary", "WARNING"):
+            with self.assertRaises(tributary.Refused):
+                self.run_with(refused("too-many-requests"), refused("client-revoked"))
+
+    def test_a_run_says_what_it_waits_for_once(self):
+        def waits(available, ends_in_ms):
+            told = {"kind": "clients", "available": available, "needed": 3, "ends_in_ms": ends_in_ms}
+            return ("nothing_to_do", None, 0.0, json.dumps(told))
+
+        with self.assertLogs("tributary", "INFO") as logged:
+            self.run_with(waits(1, 9), waits(1, 5), waits(2, 4), ("contributed", 1, 0.0, None))
+        self.assertEqual(len(logged.output), 3)
+        self.assertIn('"available": 1', logged.output[0])
+        self.assertIn("contributed: round 1", logged.output[2])
+
+    def test_sigterm_ends_a_run_as_ctrl_c_does(self):
+        class Killed(Sessions):
+            def run_once(self, *_):
+                os.kill(os.getpid(), signal.SIGTERM)
+                return super().run_once()
+
+        client = tributary.Client.__new__(tributary.Client)
+        client._session, client._reports_text = Killed(("nothing_to_do", None, 0.0, None)), False
+        with self.assertRaises(SystemExit) as raised:
+            client.run(Calls(nothing))
+        self.assertEqual(raised.exception.code, 143)
+        self.assertIs(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
+
+
+class Coordinator(http.server.BaseHTTPRequestHandler):
+    """Answers a path with what `answers` has for it, one after the other; `None` closes the connection."""
+
+    answers = {}
+
+    def do_GET(self):
+        answer = self.answers[self.path.split("?")[0].removeprefix("/operator/v1")].pop(0)
+        if answer is None:
+            return
+        status, body = (200, answer) if not isinstance(answer, tuple) else answer
+        body = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class Operators(unittest.TestCase):
+    def setUp(self):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Coordinator)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        self.operator = tributary.Operator(f"http://127.0.0.1:{server.server_port}", "token")
+
+    def test_a_closed_connection_is_a_coordinator_that_does_not_answer(self):
+        Coordinator.answers = {"/jobs/job_1": [None]}
+        with self.assertRaises(tributary.Unreachable):
+            self.operator.job("job_1")
+
+    def test_a_watch_outlives_a_restart_and_misses_no_round(self):
+        ended = {"sequence": 7, "became": "committed", "task": "train", "round": 1}
+        problem = {"title": "a", "detail": "b", "type": "urn:tributary:problem:busy"}
+        Coordinator.answers = {
+            "/jobs/job_1": [{"state": "running"}, None, {"state": "completed"}],
+            "/events": [(503, problem), {"items": [ended]}, {"items": []}],
+            "/jobs/job_1/rounds/1": [None, {"round": {"number": 1}, "explanation": "all is well"}],
+        }
+        with mock.patch("tributary.operator.PAUSE_S", 0.0), self.assertLogs("tributary", "WARNING"):
+            rounds = list(self.operator.watch("job_1"))
+        self.assertEqual(rounds, [{"number": 1, "explanation": "all is well"}])
+
+    def test_a_watch_ends_with_a_refusal(self):
+        problem = {"title": "a", "detail": "b", "type": "urn:tributary:problem:unauthorized"}
+        Coordinator.answers = {"/jobs/job_1": [(401, problem)]}
+        with self.assertRaises(tributary.Refused):
+            list(self.operator.watch("job_1"))
+
+
+if __name__ == "__main__":
+    unittest.main()
