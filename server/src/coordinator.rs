@@ -302,6 +302,7 @@ impl Coordinator {
                 tracing::error!(%error, "a background task failed");
             }
         }
+        app.evaluations.ended().await;
         if let Err(error) = app.leases.leave(&app).await {
             tracing::warn!(%error, "the leases could not be given up; they stay until they expire");
         }

@@ -58,8 +58,10 @@ pub(super) fn invalid(error: &SpecError) -> ApiError {
     ApiError::new(ProblemType::JobFileInvalid, error.to_string())
 }
 
-/// Refuses a job that the coordinator cannot evaluate.
-pub(super) fn require_evaluator(app: &App, file: &JobFile) -> Answer<()> {
+/// Refuses what only new jobs must satisfy, and a job that the coordinator cannot evaluate.
+pub(super) fn check_new(app: &App, file: &JobFile) -> Answer<()> {
+    // A file that fails the checks of all jobs is named by them.
+    file.check().and_then(|()| file.check_new()).map_err(|error| invalid(&error.into()))?;
     if app.evaluator.is_some() || !is_on_coordinator(file) {
         return Ok(());
     }
@@ -69,7 +71,7 @@ pub(super) fn require_evaluator(app: &App, file: &JobFile) -> Answer<()> {
 
 /// What creating a job of this file would store. Refused when creating it would be refused.
 pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> {
-    require_evaluator(app, &file)?;
+    check_new(app, &file)?;
     // The id is part of what clients receive, and a dry run sends nothing.
     let spec = JobSpec::new(JobId::from_random([0; 16]), file).map_err(|error| invalid(&error))?;
     let (population, name) = (&spec.file.population, &spec.file.name);
