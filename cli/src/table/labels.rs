@@ -6,6 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use tributary_protocol::text::visible;
 
+use super::error::shortened;
+
 /// Most labels of a table.
 pub(super) const LABELS_MAX: usize = 10_000;
 /// Labels that a message names.
@@ -56,8 +58,13 @@ impl LabelMap {
 
 impl fmt::Display for LabelMap {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown: Vec<String> =
-            self.0.iter().take(SHOWN_MAX).enumerate().map(|(class, label)| format!("{label} = {class}")).collect();
+        let shown: Vec<String> = self
+            .0
+            .iter()
+            .take(SHOWN_MAX)
+            .enumerate()
+            .map(|(class, label)| format!("{} = {class}", shortened(label)))
+            .collect();
         let more = if self.0.len() > SHOWN_MAX { ", .." } else { "" };
         write!(formatter, "{}{more}", visible(&shown.join(", ")))
     }
