@@ -35,6 +35,18 @@ fn test_set(last: i64) -> Vec<u8> {
     write(&tensors, &Default::default())
 }
 
+/// A test set of two megabytes.
+fn many_examples(first: i64) -> Vec<u8> {
+    const EXAMPLES: usize = 120_000;
+    let inputs = vec![first as f32; 2 * EXAMPLES];
+    let labels: Vec<u8> = (0..EXAMPLES as i64).flat_map(|number| (number % 2).to_le_bytes()).collect();
+    let tensors = [
+        Tensor { name: "inputs", shape: &[EXAMPLES, 2], data: Data::F32(&inputs) },
+        Tensor { name: "labels", shape: &[EXAMPLES], data: Data::Bytes(Dtype::I64, &labels) },
+    ];
+    write(&tensors, &Default::default())
+}
+
 async fn upload(world: &World, job: &Job, file: Vec<u8>) -> Answer {
     Answer::to(world.operator_request(Method::PUT, &format!("/jobs/{}/test-set", job.head.id)).body(file)).await
 }
@@ -222,6 +234,27 @@ async fn networks_that_need_too_much_memory_are_refused_when_a_job_is_created() 
     assert!(problem.detail.contains("[evaluation] where must be \"clients\" here"), "{}", problem.detail);
     let dry = world.operate(Method::POST, "/jobs?dry_run=true", &json!({ "job": file })).await;
     assert_eq!(dry.refused(ProblemType::JobFileInvalid).detail, problem.detail);
+}
+
+/// Goal: a test set that is replaced leaves nothing, before any scheduled work.
+#[tokio::test]
+async fn ten_uploads_leave_one_body() {
+    let world = World::start().await;
+    let job: Job = world.create_job(&own_job(&json!({}))).await.ok();
+    for number in 0..10 {
+        upload(&world, &job, many_examples(number)).await.ok::<TestSet>();
+    }
+    let sql = "select (select count(*) from staged_bodies) + (select count(*) from objects) \
+               + (select count(distinct blob) from blob_chunks where blob not like 'model/%')";
+    let rows: i64 = match &world.app().db {
+        Db::Sqlite { writer, .. } => {
+            sqlx::query_scalar(sql).fetch_one(&mut *writer.acquire().await.unwrap()).await.unwrap()
+        }
+        Db::Postgres { pool, .. } => sqlx::query_scalar(sql).fetch_one(pool).await.unwrap(),
+    };
+    let state: TestSetState = world.look(&format!("/jobs/{}/test-set", job.head.id)).await.ok();
+    assert_eq!(state.test_set.unwrap().sha256, Sha256Hash::of(&many_examples(9)));
+    assert!(rows <= 3, "{rows} rows");
 }
 
 #[tokio::test]
