@@ -36,7 +36,6 @@ use crate::services::Services;
 pub(crate) use body::Body;
 use body::{Stops, piece};
 use receiving::Receiving;
-use refusal::ATTEMPT_BYTES;
 pub(crate) use refusal::{Stop, UploadRefusal};
 
 /// Largest update that is held in memory and stored by the transaction that acknowledges it.
