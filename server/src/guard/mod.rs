@@ -5,10 +5,12 @@
 //! | [`Limits::requests_per_minute`] | a client | 429 with the time after which there is room |
 //! | [`Limits::held_per_address`] | an address, see [`counted_address`] | 429 |
 //! | [`Limits::feeds_per_operator`] | a token or an account | 429 |
+//! | [`SMALL_BYTES`], a constant | a client, a population | 429 |
 //! | [`Limits::checkins_per_second`] | idle clients of a population | a longer pause until the next check-in |
 //!
 //! A client has one held check-in anyway (the lobby replaces it), one open assignment and one unfinished upload.
 
+mod bodies;
 mod buckets;
 mod shares;
 
@@ -19,6 +21,8 @@ use tributary_engine::round::CHECKINS_PER_SECOND_MAX;
 use tributary_protocol::id::ClientId;
 
 use crate::metrics::{LimitMeters, Limited, Metrics};
+use bodies::Bodies;
+pub use bodies::{BodyMemory, SMALL_BYTES, Sender};
 use buckets::Buckets;
 pub use shares::Held;
 use shares::Shares;
@@ -57,6 +61,8 @@ pub struct Guard {
     requests: Buckets<ClientId>,
     held: Arc<Shares<IpAddr>>,
     feeds: Arc<Shares<String>>,
+    sign_ins: Arc<Shares<IpAddr>>,
+    bodies: Arc<Bodies>,
     meters: LimitMeters,
 }
 
@@ -67,6 +73,8 @@ impl Guard {
             requests: Buckets::new(limits.requests_per_minute),
             held: Shares::new(limits.held_per_address),
             feeds: Shares::new(limits.feeds_per_operator),
+            sign_ins: Shares::new(1),
+            bodies: Arc::default(),
             meters: metrics.limits(),
         }
     }
@@ -107,6 +115,25 @@ impl Guard {
             self.meters.hit(Limited::Feeds);
         }
         feed
+    }
+
+    /// A sign-in with an identity provider that is being completed. `None`: there is one from this address already.
+    #[must_use]
+    pub fn sign_in(&self, address: Option<IpAddr>) -> Option<Held<IpAddr>> {
+        match address.and_then(counted_address) {
+            Some(address) => self.sign_ins.take(address),
+            None => Some(Held::uncounted()),
+        }
+    }
+
+    /// Memory for a JSON body of so many bytes, more than [`SMALL_BYTES`]. `None`: there is none for this sender now.
+    #[must_use]
+    pub fn body(&self, sender: Sender, bytes: usize) -> Option<BodyMemory> {
+        let memory = self.bodies.take(sender, bytes);
+        if memory.is_none() {
+            self.meters.hit(Limited::Bodies);
+        }
+        memory
     }
 }
 
