@@ -7,14 +7,6 @@ use tributary_client::examples::ExamplesError;
 use super::labels::{LABELS_MAX, LabelMap};
 use crate::error::Failure;
 
-/// Characters of a field that a message shows.
-const SHOWN_CHARS_MAX: usize = 80;
-
-/// A field as a message shows it.
-pub(super) fn shortened(text: &str) -> String {
-    text.chars().take(SHOWN_CHARS_MAX).collect()
-}
-
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TableError {
     #[error("cannot be read: {0}")]

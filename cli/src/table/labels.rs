@@ -6,12 +6,18 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use tributary_protocol::text::visible;
 
-use super::error::shortened;
-
 /// Most labels of a table.
 pub(super) const LABELS_MAX: usize = 10_000;
 /// Labels that a message names.
 const SHOWN_MAX: usize = 12;
+
+/// Characters of a field that a message shows.
+const SHOWN_CHARS_MAX: usize = 80;
+
+/// A field as a message shows it.
+pub(super) fn shortened(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS_MAX).collect()
+}
 
 /// Labels by class: the first is class 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

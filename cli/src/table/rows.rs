@@ -4,8 +4,8 @@ use tributary_client::examples::{MemoryExamples, Targets};
 use tributary_protocol::text::visible;
 
 use super::columns::{self, Missing, class, is_missing, number};
-use super::error::{FieldProblem, TableError, shortened};
-use super::labels::{self, LabelMap};
+use super::error::{FieldProblem, TableError};
+use super::labels::{self, LabelMap, shortened};
 use super::sniff::Sniffed;
 
 /// Names of columns that a message shows.

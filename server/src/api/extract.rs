@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::HttpBody;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -61,9 +60,9 @@ impl<T: Sent> FromRequest<Arc<App>> for Json<T> {
 /// the sender must be known by then.
 pub(super) async fn body(request: Request, bytes_max: usize, guard: &Guard) -> Result<Vec<u8>, ApiError> {
     let (parts, body) = request.into_parts();
-    let announced = body.size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let too_large = || ApiError::new(ProblemType::TooLarge, format!("this call takes at most {bytes_max} bytes"));
-    if announced.is_some_and(|bytes| bytes > bytes_max) {
+    if announced.is_some_and(|bytes: usize| bytes > bytes_max) {
         return Err(too_large());
     }
     let sender = parts.extensions.get::<CallerCell>().and_then(CallerCell::caller).map(|caller| caller.sender());
@@ -189,7 +188,9 @@ mod tests {
 
     /// What becomes of a body.
     async fn status(caller: Option<Caller>, guard: &Guard, body: Body) -> Option<StatusCode> {
+        let length = axum::body::HttpBody::size_hint(&body).exact();
         let mut request = Request::post("/").body(body).unwrap();
+        request.headers_mut().extend(length.map(|length| (header::CONTENT_LENGTH, HeaderValue::from(length))));
         let cell = CallerCell::default();
         caller.into_iter().for_each(|caller| cell.note(caller));
         request.extensions_mut().insert(cell);

@@ -138,8 +138,8 @@ fn figure(serving: &Serving, name: &str) -> u64 {
     value.map_or(0, |value| value.parse().unwrap())
 }
 
-/// Goal: bodies that stay unfinished are no memory without a bound: without a token they are small, and with one client's
-/// secret there is one large one.
+/// Goal: bodies that stay unfinished take no memory without a bound: without a token they are small, and with one
+/// client's secret there is one large one.
 #[cfg(target_os = "linux")]
 #[test]
 fn silent_json_bodies_take_no_more_memory_than_is_counted() {

@@ -19,6 +19,7 @@ use crate::api::extract::Json;
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{DbError, NewAudit, NewSession, Tx};
+use crate::people::PasswordsBusy;
 use crate::runtime::entropy;
 
 /// How people can sign in. The sign-in form asks before anybody is signed in.
@@ -35,6 +36,7 @@ pub(super) async fn login(
 ) -> Answer<Response> {
     let now_ms = app.clock.now_ms();
     let Login { account, password } = request;
+    let _place = app.guard.password(origin.address).ok_or(PasswordsBusy)?;
     app.people.attempts.begin(&account, origin.address, now_ms).map_err(|refused| {
         let detail = "too many attempts to sign in; wait before the next one";
         ApiError::new(ProblemType::TooManyRequests, detail).retry_after_ms(refused.retry_after_ms)

@@ -147,8 +147,8 @@ struct Tokens {
 }
 
 impl Returned {
-    /// The sign-in that began in this browser, from the cookie that it was given then and the state that came back. Only
-    /// one that this deployment began takes a place among those that are being exchanged.
+    /// The sign-in that began in this browser, from the cookie that it was given then and the state that came back.
+    /// Only one that this deployment began takes a place among those that are being exchanged.
     pub(crate) fn new(kept: &str, state: &str, key: &str, now_ms: i64) -> Result<Self, OidcError> {
         let (signed, signature) = kept.rsplit_once('.').ok_or(OidcError::NotBegun)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| OidcError::NotBegun)?;

@@ -346,8 +346,8 @@ async fn made_up_cookies_take_no_place_of_those_who_sign_in() {
     come_back(&callback, &cookie, "192.0.2.3").await.unwrap().refused(ProblemType::Unauthorized);
 }
 
-/// Goal: an admin ends the sessions of a person whom the provider knows, within the admin's population; two subjects are
-/// two people.
+/// Goal: an admin ends the sessions of a person whom the provider knows, within the admin's population; two subjects
+/// are two people.
 #[tokio::test]
 async fn people_of_a_provider_are_shut_out_by_their_subject() {
     let (world, provider) = world().await;

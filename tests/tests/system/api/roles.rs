@@ -91,6 +91,7 @@ fn filled(path: &str, call: &Value, job: &Job, client: &str, token: &CreatedToke
         .map(|parameter| match parameter["name"].as_str().unwrap() {
             "population" => "population=devices".to_owned(),
             "job" => format!("job={}", job.head.id),
+            "actor" => "actor=oidc:x".to_owned(),
             name => format!("{name}=x"),
         })
         .collect();

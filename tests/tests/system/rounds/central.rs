@@ -192,8 +192,8 @@ async fn a_restart_evaluates_what_was_open() {
     world.check_books(job.head.id).await;
 }
 
-/// Goal: an evaluation that ends the process does so twice at most, and a stop in good order is no such end. Method: the
-/// beginnings are noted as by two coordinators that were killed.
+/// Goal: an evaluation that ends the process does so twice at most, and a stop in good order is no such end.
+/// Method: the beginnings are noted as by two coordinators that were killed.
 #[tokio::test]
 async fn an_evaluation_that_ended_the_process_is_given_up() {
     let world = World::start().await;
@@ -219,8 +219,7 @@ async fn an_evaluation_that_ended_the_process_is_given_up() {
     }
 }
 
-/// Goal: jobs whose layers would fill the memory of the coordinator, or of a client, are refused where they are created,
-/// and a stored one is listed.
+/// Goal: jobs whose layers would fill the memory of the coordinator are refused where they are created.
 #[tokio::test]
 async fn networks_that_need_too_much_memory_are_refused_when_a_job_is_created() {
     let world = World::start().await;
