@@ -115,6 +115,12 @@ create table sessions (
 );
 create index sessions_of_actor on sessions (actor);
 
+-- One row: the key that signs what browsers keep of a sign-in with an identity provider.
+create table sign_in_key (
+    one bigint primary key check (one = 1),
+    key text not null
+);
+
 -- What was done, by whom. Rows are only ever added; each has the hash of the one before.
 create table audit (
     -- 1, 2, ... without gaps.
@@ -246,6 +252,8 @@ create table rounds (
     rejected bigint not null default 0,
     failed bigint not null default 0,
     expired bigint not null default 0,
+    -- How often an evaluation on the coordinator began without coming to an end.
+    begun bigint not null default 0,
     -- Clients drawn one by one so far; a draw is conditional on it.
     drawn bigint not null default 0,
     -- Sum of the reported weights.

@@ -49,8 +49,12 @@ pub(crate) enum AccountCommand {
     /// Lists the sessions of an account: the browsers in which it is signed in.
     Sessions {
         /// The account's name.
-        #[arg(value_name = "NAME")]
-        name: Name,
+        #[arg(value_name = "NAME", required_unless_present = "oidc")]
+        name: Option<Name>,
+        /// A person of the identity provider instead, by the provider's subject, as the audit log names it after
+        /// `oidc:`.
+        #[arg(long, value_name = "SUBJECT", conflicts_with = "name")]
+        oidc: Option<String>,
         /// Ends them all instead.
         #[arg(long)]
         end: bool,
@@ -102,22 +106,41 @@ pub(crate) async fn run(command: AccountCommand, api: &Api, output: &Output) -> 
             api.revoke_account(&name).await?;
             output.object(&serde_json::json!({ "revoked": name }), || format!("revoked {name}"))
         }
-        AccountCommand::Sessions { name, end: true } => {
-            api.end_sessions(&name).await?;
-            output.object(&serde_json::json!({ "ended": name }), || format!("ended the sessions of {name}"))
-        }
-        AccountCommand::Sessions { name, end: false } => {
-            let sessions = api.sessions(&name).await?;
-            output.list(&sessions, &["from", "began", "used", "ends"], |session| {
-                vec![
-                    or_dash(session.address.clone(), |address| address),
-                    relative(session.created_at_ms, output.now_ms),
-                    relative(session.last_used_at_ms, output.now_ms),
-                    relative(session.expires_at_ms, output.now_ms),
-                ]
-            })
-        }
+        AccountCommand::Sessions { name, oidc, end } => sessions(name, oidc, end, api, output).await,
     }
+}
+
+/// Lists or ends the sessions of an account, or of a person of the identity provider.
+async fn sessions(
+    name: Option<Name>,
+    oidc: Option<String>,
+    end: bool,
+    api: &Api,
+    output: &Output,
+) -> Result<(), CliError> {
+    let who = match (&name, oidc) {
+        (Some(name), _) => name.to_string(),
+        (None, subject) => format!("oidc:{}", subject.unwrap_or_default()),
+    };
+    if end {
+        match &name {
+            Some(name) => api.end_sessions(name).await?,
+            None => api.end_provider_sessions(&who).await?,
+        }
+        return output.object(&serde_json::json!({ "ended": who }), || format!("ended the sessions of {who}"));
+    }
+    let sessions = match &name {
+        Some(name) => api.sessions(name).await?,
+        None => api.provider_sessions(&who).await?,
+    };
+    output.list(&sessions, &["from", "began", "used", "ends"], |session| {
+        vec![
+            or_dash(session.address.clone(), |address| address),
+            relative(session.created_at_ms, output.now_ms),
+            relative(session.last_used_at_ms, output.now_ms),
+            relative(session.expires_at_ms, output.now_ms),
+        ]
+    })
 }
 
 fn purpose(account: &Account) -> String {

@@ -2,11 +2,12 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::{Name, TokenId};
-use tributary_protocol::operator::{CreateToken, CreatedToken, Token};
+use tributary_protocol::operator::{CreateToken, CreatedToken, ENROLMENTS_PER_MINUTE_DEFAULT, Token};
 use tributary_protocol::state::Role;
 
 use crate::api::{Api, collect_sorted};
@@ -73,12 +74,24 @@ pub(crate) struct CreateArgs {
     /// The most clients that an enrolment token can enrol [default: any number].
     #[arg(long, value_name = "CLIENTS", conflicts_with = "operator")]
     uses: Option<u64>,
-    /// The most clients that an enrolment token can enrol in a minute [default: any number].
-    #[arg(long, value_name = "CLIENTS", conflicts_with = "operator")]
-    per_minute: Option<u32>,
+    /// The most clients that an enrolment token can enrol in a minute; `none`: any number [default: 600].
+    #[arg(long, value_name = "CLIENTS|none", conflicts_with = "operator")]
+    per_minute: Option<PerMinute>,
     /// An attribute of each client that an enrolment token enrols, which the client cannot change. Repeatable.
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "operator", value_parser = pair)]
     attribute: Vec<(String, String)>,
+}
+
+/// A number of clients in a minute; `None`: any.
+#[derive(Clone, Copy, Debug)]
+struct PerMinute(Option<u32>);
+
+impl FromStr for PerMinute {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "none" { Ok(Self(None)) } else { text.parse().map(|most| Self(Some(most))) }
+    }
 }
 
 pub(crate) async fn run(command: TokenCommand, api: &Api, output: &Output) -> Result<(), CliError> {
@@ -140,7 +153,7 @@ fn wanted(args: CreateArgs) -> Result<CreateToken, CliError> {
             label: label.clone(),
             valid_for_ms,
             uses_max: uses,
-            per_minute_max: per_minute,
+            per_minute_max: per_minute.map_or(Some(ENROLMENTS_PER_MINUTE_DEFAULT), |PerMinute(most)| most),
             attributes,
         })
     };
@@ -242,6 +255,8 @@ mod tests {
             "attributes": { "site": "a", "class": "b=c" },
         });
         assert_eq!(enrolment, expected);
+        assert_eq!(asked("--population demo")["per_minute_max"], 600);
+        assert!(asked("--population demo --per-minute none")["per_minute_max"].is_null());
         for wrong in ["", "--operator", "--operator root", "--operator admin --uses 3", "--population a --attribute b"]
         {
             let line = std::iter::once("create").chain(wrong.split_whitespace());

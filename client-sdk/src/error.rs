@@ -10,6 +10,9 @@ use crate::store::StoreError;
 use crate::trainer::TrainError;
 use crate::transport::TransportError;
 
+/// Longest wait that is believed, in milliseconds: a day.
+const RETRY_MS_MAX: u64 = 24 * 3_600_000;
+
 /// Why a session failed. Finished work is stored before it is sent, so a later session can still deliver it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -18,7 +21,8 @@ pub enum ClientError {
     #[error("{0:?} is not the address of a coordinator: it must start with http:// or https://")]
     BadServer(String),
     /// Requests would cross a network without encryption, which
-    /// [`Builder::allow_plaintext`](crate::Builder::allow_plaintext) allows.
+    /// [`Builder::allow_plaintext`](crate::Builder::allow_plaintext) allows, unless the enrolment token names the CA of
+    /// a coordinator with TLS.
     #[error("{0} is plain HTTP to another machine: everyone on the way could read models and updates; use https")]
     Exposed(String),
     /// The text is not an enrolment token.
@@ -72,10 +76,10 @@ impl From<TransportError> for ClientError {
 }
 
 impl ClientError {
-    /// How long to wait before the next session, where the coordinator said so.
+    /// How long to wait before the next session, where the coordinator said so: a day at most.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Refused(problem) => problem.retry_after_ms.map(Duration::from_millis),
+            Self::Refused(problem) => problem.retry_after_ms.map(|ms| Duration::from_millis(ms.min(RETRY_MS_MAX))),
             _ => None,
         }
     }
@@ -106,5 +110,20 @@ impl ClientError {
             }
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_wait_of_more_than_a_day_is_believed() {
+        let wait = |ms| {
+            let problem = Problem::new(ProblemType::TooManyRequests, "wait").retry_after_ms(ms);
+            ClientError::Refused(Box::new(problem)).retry_after()
+        };
+        assert_eq!(wait(1_500), Some(Duration::from_millis(1_500)));
+        assert_eq!(wait(u64::MAX), Some(Duration::from_secs(86_400)));
     }
 }

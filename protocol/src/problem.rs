@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::visible;
+
 /// Media type of a problem document.
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
@@ -106,7 +108,7 @@ problem_types! {
 /// An error response (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[error("{title}: {detail}")]
+#[error("{}: {}", visible(title), visible(detail))]
 pub struct Problem {
     /// The kind of error, for programs.
     #[serde(rename = "type")]

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{Name, PinnedSecret, Secret, SecretKind, TokenId};
-use tributary_protocol::operator::{Engine, Token};
+use tributary_protocol::operator::{ENROLMENTS_PER_MINUTE_DEFAULT, Engine, Token};
 use tributary_protocol::sealed::Sealed;
 use tributary_protocol::state::{AuditAction, Role, TokenKind};
 
@@ -269,6 +269,7 @@ impl Coordinator {
                 tracing::error!(%error, "a background task failed");
             }
         }
+        app.evaluations.ended().await;
         if let Err(error) = app.leases.leave(&app).await {
             tracing::warn!(%error, "the leases could not be given up; they stay until they expire");
         }
@@ -430,7 +431,10 @@ async fn let_clients_in(db: &Db, clock: &Clock, ca: Option<Sha256Hash>) -> Resul
     }
     let (population, now_ms) = (FIRST_POPULATION.parse::<Name>().expect("letters make a name"), clock.now_ms());
     let secret = entropy::secret(SecretKind::Enrolment);
-    let token = lasting_token(Some(population.clone()), "made at the first start", now_ms);
+    let token = Token {
+        per_minute_max: Some(ENROLMENTS_PER_MINUTE_DEFAULT),
+        ..lasting_token(Some(population.clone()), "made at the first start", now_ms)
+    };
     match tx.insert_population(&population, now_ms).await {
         // Another coordinator of the database starts at the same time.
         Err(DbError::Duplicate) => return Ok(None),

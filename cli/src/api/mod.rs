@@ -142,6 +142,17 @@ impl Api {
         self.send(call.timeout(CALL_TIMEOUT)).await.map(drop)
     }
 
+    /// `GET /operator/v1/sessions`
+    pub async fn provider_sessions(&self, actor: &str) -> Result<Vec<Session>, ApiError> {
+        self.get(&["sessions"], &[("actor", actor.to_owned())]).await
+    }
+
+    /// `DELETE /operator/v1/sessions`
+    pub async fn end_provider_sessions(&self, actor: &str) -> Result<(), ApiError> {
+        let call = self.call(Method::DELETE, &["sessions"], &[("actor", actor.to_owned())]);
+        self.send(call.timeout(CALL_TIMEOUT)).await.map(drop)
+    }
+
     /// `GET /operator/v1/audit`
     pub async fn audit(&self, page: PageQuery) -> Result<Page<AuditEntry>, ApiError> {
         self.get(&["audit"], &page_pairs(&page)).await

@@ -7,7 +7,7 @@ use tributary_protocol::problem::ProblemType;
 
 use crate::api::{Api, ApiError};
 use crate::error::CliError;
-use crate::format::count;
+use crate::format::{bytes, count};
 use crate::output::{self, Output};
 use crate::population::check_population;
 
@@ -27,6 +27,10 @@ pub(super) async fn run(file: JobFile, api: &Api, output: &Output) -> Result<(),
 fn text(draft: &JobDraft, width: Option<u16>) -> String {
     let name = &draft.job.name;
     let mut text = format!("the coordinator accepts the job {name}: {} parameters", count(draft.parameters));
+    if let Ok(Some(values)) = draft.job.values_per_example() {
+        let memory = bytes(4 * values as u64);
+        text.push_str(&format!("; the layers hold {} values of one example, {memory}", count(values as u64)));
+    }
     if !draft.layers.is_empty() {
         let rows = draft.layers.iter().enumerate().map(|(index, layer)| row(index, layer));
         text.push_str("\n\n");

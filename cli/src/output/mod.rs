@@ -84,9 +84,10 @@ impl Output {
             return;
         }
         let label = console::Style::new().for_stderr().red().bold();
-        eprintln!("{} {error}", label.apply_to("error:"));
+        eprintln!("{} {}", label.apply_to("error:"), printable(&error.to_string()));
         if let Some(hint) = error.hint() {
-            eprintln!("{} {hint}", console::Style::new().for_stderr().cyan().apply_to("hint:"));
+            let label = console::Style::new().for_stderr().cyan();
+            eprintln!("{} {}", label.apply_to("hint:"), printable(&hint));
         }
     }
 
@@ -99,7 +100,7 @@ impl Output {
     /// Prints to standard error what is no part of the result, for example that a download begins. Silent with --json.
     pub fn note(&self, text: &str) {
         if !self.json {
-            eprintln!("{text}");
+            eprintln!("{}", printable(text));
         }
     }
 
@@ -148,6 +149,11 @@ pub struct TaggedLine<'a, T> {
     pub event: &'static str,
     #[serde(flatten)]
     pub object: &'a T,
+}
+
+/// Text of which nothing acts on the terminal. It may quote a server that is no coordinator. Lines stay lines.
+fn printable(text: &str) -> String {
+    text.split('\n').map(text::visible).collect::<Vec<_>>().join("\n")
 }
 
 fn json_line<T: Serialize>(object: &T) -> String {

@@ -11,6 +11,14 @@ pub(super) const LABELS_MAX: usize = 10_000;
 /// Labels that a message names.
 const SHOWN_MAX: usize = 12;
 
+/// Characters of a field that a message shows.
+const SHOWN_CHARS_MAX: usize = 80;
+
+/// A field as a message shows it.
+pub(super) fn shortened(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS_MAX).collect()
+}
+
 /// Labels by class: the first is class 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -56,8 +64,13 @@ impl LabelMap {
 
 impl fmt::Display for LabelMap {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown: Vec<String> =
-            self.0.iter().take(SHOWN_MAX).enumerate().map(|(class, label)| format!("{label} = {class}")).collect();
+        let shown: Vec<String> = self
+            .0
+            .iter()
+            .take(SHOWN_MAX)
+            .enumerate()
+            .map(|(class, label)| format!("{} = {class}", shortened(label)))
+            .collect();
         let more = if self.0.len() > SHOWN_MAX { ", .." } else { "" };
         write!(formatter, "{}{more}", visible(&shown.join(", ")))
     }

@@ -11,9 +11,11 @@ mod parquet;
 mod rows;
 mod sniff;
 
+use std::cell::Cell;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::path::Path;
+use std::rc::Rc;
 
 use crate::error::CliError;
 
@@ -25,6 +27,8 @@ use error::{TableError, TableFileError};
 use rows::Rows;
 use sniff::Sniffed;
 
+/// Longest line in bytes, within a few thousand.
+const LINE_BYTES_MAX: usize = 1 << 20;
 /// Bytes that are looked at to find delimiter and header.
 const SNIFFED_BYTES: usize = 64 * 1024;
 
@@ -45,6 +49,26 @@ pub(crate) fn read_parquet(path: &Path, options: &TableOptions) -> Result<Table,
     Ok(parquet::read(file, options).map_err(|source| TableFileError { path: path.to_owned(), source })?)
 }
 
+/// A reader that gives so many bytes for one line of a table. A line is in memory with the places of its fields, and a
+/// quote that is never closed makes one line of all that follow.
+struct Bounded<R> {
+    inner: R,
+    left: Rc<Cell<usize>>,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let wanted = buffer.len().min(self.left.get());
+        if wanted == 0 && !buffer.is_empty() {
+            let what = format!("a line has more than {LINE_BYTES_MAX} bytes; is a quote never closed?");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        let count = self.inner.read(&mut buffer[..wanted])?;
+        self.left.set(self.left.get() - count);
+        Ok(count)
+    }
+}
+
 /// Reads a whole table into memory.
 fn read(reader: impl Read, options: &TableOptions) -> Result<Table, TableError> {
     let mut reader = BufReader::with_capacity(SNIFFED_BYTES, reader);
@@ -52,15 +76,17 @@ fn read(reader: impl Read, options: &TableOptions) -> Result<Table, TableError> 
     // A reader may give less than the buffer holds at once.
     reader.by_ref().take(SNIFFED_BYTES as u64).read_to_end(&mut begin)?;
     let sniffed = Sniffed::of(&begin, options.delimiter, options.has_header);
+    let left = Rc::new(Cell::new(LINE_BYTES_MAX));
     let mut lines = csv::ReaderBuilder::new()
         .delimiter(sniffed.delimiter)
         .has_headers(false)
         .trim(csv::Trim::All)
-        .from_reader(begin.as_slice().chain(reader));
+        .from_reader(Bounded { inner: begin.as_slice().chain(reader), left: Rc::clone(&left) });
     let mut rows = Rows::new(options, &sniffed);
     let mut record = csv::StringRecord::new();
     while lines.read_record(&mut record)? {
         rows.push(&record)?;
+        left.set(LINE_BYTES_MAX);
     }
     rows.finish()
 }

@@ -5,8 +5,11 @@ use tributary_protocol::text::visible;
 
 use super::columns::{self, Missing, class, is_missing, number};
 use super::error::{FieldProblem, TableError};
-use super::labels::{self, LabelMap};
+use super::labels::{self, LabelMap, shortened};
 use super::sniff::Sniffed;
+
+/// Names of columns that a message shows.
+const NAMES_SHOWN_MAX: usize = 40;
 
 /// How to read a table. What is `None` is found out.
 #[derive(Clone, Debug, Default)]
@@ -138,7 +141,7 @@ impl<'a> Rows<'a> {
         let numbered = || wanted.parse().ok().filter(|number| *number < self.columns);
         named.or_else(numbered).ok_or_else(|| TableError::NoColumn {
             wanted: wanted.clone(),
-            names: (0..self.columns).map(|column| self.name(column)).collect(),
+            names: (0..self.columns.min(NAMES_SHOWN_MAX)).map(|column| self.name(column)).collect(),
         })
     }
 
@@ -146,7 +149,7 @@ impl<'a> Rows<'a> {
     fn name(&self, column: usize) -> String {
         let named = self.header.as_ref().and_then(|names| names.get(column)).filter(|name| !name.is_empty());
         // The text of a file must not act on the terminal.
-        named.map_or_else(|| column.to_string(), |name| visible(name))
+        named.map_or_else(|| column.to_string(), |name| visible(&shortened(name)))
     }
 
     pub(super) fn finish(mut self) -> Result<Table, TableError> {
@@ -214,8 +217,4 @@ impl<'a> Rows<'a> {
             .collect();
         Ok((self.labels.by_example(&classes?), Some(map)))
     }
-}
-
-fn shortened(text: &str) -> String {
-    text.chars().take(40).collect()
 }

@@ -99,3 +99,24 @@ fn quotes_byte_order_marks_and_windows_line_ends_are_understood() {
     let table = read_text(text, &options).unwrap();
     assert_eq!((all(&table).inputs, all(&table).targets), (vec![1.5, -10.0], Targets::Classes(vec![2, 0])));
 }
+
+/// Method: a file that grows with each read, as a packed one may.
+#[test]
+fn a_line_and_what_a_message_quotes_of_it_are_bounded() {
+    let fields = "1,".repeat(LINE_BYTES_MAX);
+    let quote = format!("x,y\n1,0\n2,\"{}", "a line\n".repeat(LINE_BYTES_MAX / 4));
+    for text in [&fields, &quote] {
+        let message = error(text, &TableOptions::default());
+        assert!(message.contains("a line has more than 1048576 bytes"), "{}", &message[..message.len().min(200)]);
+    }
+    let long = "z".repeat(200_000);
+    let table = format!("{long},y\n{long},0\n");
+    let message = error(&table, &TableOptions { has_header: Some(true), ..TableOptions::default() });
+    assert!(message.len() < 300 && message.contains(&long[..80]), "{}", &message[..message.len().min(400)]);
+    let wide = format!("{}y\n", "x,".repeat(10_000));
+    let wanted = TableOptions { target_column: Some("z".into()), has_header: Some(true), ..TableOptions::default() };
+    assert!(error(&wide, &wanted).len() < 300);
+    // Many lines of a permitted length are a table.
+    let row = format!("{}0\n", "1,".repeat(100_000));
+    assert_eq!(all(&read_text(&row.repeat(12), &TableOptions::default()).unwrap()).inputs.len(), 12 * 100_000);
+}

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test, what goes wrong should end it at once")]
 
 mod first_hour;
+mod foreign;
 mod killed;
 mod listener;
 mod readme;

@@ -112,7 +112,8 @@ impl Builder {
     }
 
     /// Allows `http://` to other machines: everyone on the way can read models and updates, and copy the client's
-    /// secret. On the loopback address it is always allowed.
+    /// secret. On the loopback address it is always allowed, and to other machines it never is with a token that names
+    /// a CA.
     #[must_use]
     pub fn allow_plaintext(self) -> Self {
         Self { allows_plaintext: true, ..self }
@@ -146,6 +147,10 @@ impl Builder {
         let enrolment: PinnedSecret = self.enrolment_token.trim().parse().map_err(|_| ClientError::BadToken)?;
         if enrolment.secret().kind() != SecretKind::Enrolment {
             return Err(ClientError::BadToken);
+        }
+        // A CA in a token says that the coordinator speaks TLS: who answers without it is somebody else.
+        if platform::is_exposed(&server) && enrolment.ca().is_some() {
+            return Err(ClientError::Exposed(server));
         }
         let attributes: Result<Attributes, AttributesError> = self.attributes.try_into();
         let attributes = attributes.map_err(|error| ClientError::Setup(error.to_string()))?;
@@ -292,6 +297,14 @@ mod tests {
         let exposed = Client::builder("http://fl.example.org", token()).build();
         assert!(matches!(exposed, Err(ClientError::Exposed(server)) if server == "http://fl.example.org"));
         assert!(Client::builder("http://fl.example.org", token()).allow_plaintext().build().is_ok());
+    }
+
+    #[test]
+    fn a_token_that_names_a_ca_does_not_leave_over_plain_http() {
+        let pinned = format!("{}_ca_{}", token(), "09".repeat(32));
+        let build = |server: &str| Client::builder(server, &pinned).allow_plaintext().build();
+        assert!(matches!(build("http://fl.example.org"), Err(ClientError::Exposed(_))));
+        assert!(build("https://fl.example.org").is_ok() && build("http://127.0.0.1:1").is_ok());
     }
 
     #[test]

@@ -1,10 +1,23 @@
 //! The batches of local training: passes over all examples in a seeded order, cut into batches.
 
+use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::plan::Training;
 use tributary_protocol::seed::Seed;
 
+use super::contract::TrainError;
+use super::fit::does_not_fit;
+
 /// Number of examples in a batch of an evaluation.
-pub(super) const EVALUATION_BATCH: usize = 256;
+const EVALUATION_BATCH: usize = 256;
+/// Most values of all layers in a batch of an evaluation, unless one example has more: 64 MiB.
+const EVALUATION_VALUES: usize = 1 << 24;
+
+/// Number of examples in a batch of an evaluation of this network.
+pub(super) fn evaluation_batch(spec: &ModelSpec) -> Result<usize, TrainError> {
+    let ModelSpec::Layers(network) = spec else { return Ok(EVALUATION_BATCH) };
+    let values = network.values().map_err(|error| does_not_fit(error.to_string()))?;
+    Ok((EVALUATION_VALUES / values).clamp(1, EVALUATION_BATCH))
+}
 
 /// Gives one batch after the other, as indices of examples.
 pub(super) struct Batches {

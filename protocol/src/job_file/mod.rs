@@ -4,6 +4,7 @@ mod adapt;
 mod aggregation;
 mod change;
 mod combine;
+mod creation;
 mod error;
 mod mode;
 mod norm;
@@ -31,6 +32,7 @@ pub use change::RoundPolicyChange;
 pub use combine::{
     AdaptiveClip, CenteredClipping, Combine, GeometricMedian, Krum, MultiKrum, NormClipping, QFedAvg, TrimmedMean,
 };
+pub use creation::{BATCH_VALUES_MAX, COORDINATOR_VALUES_MAX};
 use error::require;
 pub use error::{JOB_FILE_BYTES_MAX, JobFileError};
 pub use mode::{Buffered, Divisor, Mode, StalenessWeight};

@@ -189,6 +189,34 @@ fn the_coordinator_evaluates_lists_of_layers_of_a_bounded_size() {
     assert!(error.contains("33554432"), "{error}");
 }
 
+/// Goal: a network whose layers fill the memory is no new job, and a stored one is still a job.
+#[test]
+fn an_evaluation_on_the_coordinator_has_a_bound_of_values() {
+    let network = |outputs: usize, batch: u32| {
+        let layers = format!("layers = [{{ kind = 'linear', out_features = 1, bias = false }}, {}]", {
+            ["{ kind = 'relu' }"; 7].join(", ")
+        });
+        let replaced = DIGITS.replace("input = [64]", &format!("input = [{outputs}, 1]"));
+        let (start, rest) = replaced.split_once("layers = [").unwrap();
+        let (_, end) = rest.split_once("\n    ]").unwrap();
+        let text = format!("{start}{layers}{end}").replace("batch_size = 10", &format!("batch_size = {batch}"));
+        let job = JobFile::parse(&format!("{text}\n[evaluation]\nwhere = 'coordinator'")).unwrap();
+        assert_eq!(job.values_per_example().unwrap(), Some(9 * outputs));
+        job
+    };
+    let refused = |job: &JobFile| job.check_new().unwrap_err().to_string();
+    let most = COORDINATOR_VALUES_MAX / 9;
+    network(most, 1).check_new().unwrap();
+    let above = network(most + 1, 1);
+    assert!(refused(&above).contains(&format!("{} values", 9 * (most + 1))), "{}", refused(&above));
+    let on_clients = JobFile { evaluation: None, ..above };
+    on_clients.check_new().unwrap();
+    assert!(refused(&JobFile { evaluation: None, ..network(most, 17) }).starts_with("[training] batch_size"));
+    let mut wide = on_clients;
+    wide.eligibility.attributes = (0..33).map(|index| (index.to_string(), String::new())).collect();
+    assert!(wide.check().is_ok() && refused(&wide).contains("[eligibility] attributes must be at most 32"));
+}
+
 #[test]
 fn a_huge_job_file_is_refused_unread() {
     assert!(matches!(JobFile::parse(&" ".repeat(JOB_FILE_BYTES_MAX + 1)), Err(JobFileError::TooLarge(_))));

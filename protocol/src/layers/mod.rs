@@ -14,6 +14,7 @@
 //! those of PyTorch 2 (`torch.nn`): an exported model loads there as an `nn.Sequential` with the name `layers`.
 
 mod initial;
+mod memory;
 mod parameters;
 mod shapes;
 

@@ -51,13 +51,20 @@ pub enum CreateToken {
         /// Most clients that it can enrol. Default: unlimited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         uses_max: Option<u64>,
-        /// Most clients that it can enrol in a minute. Default: unlimited.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// Most clients that it can enrol in a minute. Default: 600; null: unlimited.
+        #[serde(default = "per_minute_default")]
         per_minute_max: Option<u32>,
         /// Attributes of each client that it enrols. The client cannot change them.
         #[serde(default)]
         attributes: Attributes,
     },
+}
+
+/// Most clients that an enrolment token can enrol in a minute, unless its maker says otherwise.
+pub const ENROLMENTS_PER_MINUTE_DEFAULT: u32 = 600;
+
+fn per_minute_default() -> Option<u32> {
+    Some(ENROLMENTS_PER_MINUTE_DEFAULT)
 }
 
 impl CreateToken {

@@ -33,9 +33,9 @@ mod version;
 use serde::{Deserialize, Serialize};
 
 pub use access::{
-    Account, ChangePassword, CreateAccount, CreateToken, CreatedToken, LABEL_BYTES_MAX, Login,
-    OPERATOR_TOKEN_VALID_FOR_MS_DEFAULT, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN, REQUESTED_BY, Session, SignInWays,
-    SignedIn, Token,
+    Account, ChangePassword, CreateAccount, CreateToken, CreatedToken, ENROLMENTS_PER_MINUTE_DEFAULT, LABEL_BYTES_MAX,
+    Login, OPERATOR_TOKEN_VALID_FOR_MS_DEFAULT, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN, REQUESTED_BY, Session,
+    SignInWays, SignedIn, Token,
 };
 pub use adapted::{Adapted, AdaptedGoal};
 pub use assignment::Assignment;

@@ -1,19 +1,23 @@
 //! Paths, queries and JSON bodies, refused as problem documents when they do not parse.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 use tributary_protocol::operator::{PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, PageQuery};
 use tributary_protocol::problem::ProblemType;
 
+use super::auth::{Caller, CallerCell};
 use super::problem::ApiError;
+use crate::app::App;
+use crate::guard::{self, Guard, SMALL_BYTES};
 
 /// Longest time in which a JSON body arrives. It is held in memory, and its sender could drip it for ever.
 const JSON_TIME_MAX: Duration = Duration::from_secs(30);
@@ -29,23 +33,20 @@ fn malformed(detail: impl std::fmt::Display) -> ApiError {
     ApiError::new(ProblemType::Malformed, detail.to_string())
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+/// A JSON body that callers send.
+pub(super) trait Sent: DeserializeOwned {
+    /// Most bytes that one has.
+    const BYTES_MAX: usize;
+}
+
+impl<T: Sent> FromRequest<Arc<App>> for Json<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
         if !is_json(request.headers()) {
             return Err(malformed("the body must be application/json"));
         }
-        let Ok(body) = timeout(JSON_TIME_MAX, Bytes::from_request(request, state)).await else {
-            let detail = format!("the JSON body did not arrive within {} s", JSON_TIME_MAX.as_secs());
-            return Err(ApiError::new(ProblemType::Timeout, detail));
-        };
-        let body = body.map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                ApiError::new(ProblemType::TooLarge, "the JSON body is larger than this call takes")
-            }
-            _ => malformed(rejection.body_text()),
-        })?;
+        let body = body(request, T::BYTES_MAX, &app.guard).await?;
         // serde would take the members of an object from an array, too, by their order.
         if body.trim_ascii_start().first() == Some(&b'[') {
             return Err(malformed("the body must be a JSON object, not an array"));
@@ -53,6 +54,43 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
         let axum::Json(value) = axum::Json::from_bytes(&body).map_err(|rejection| malformed(rejection.body_text()))?;
         Ok(Self(value))
     }
+}
+
+/// A whole body of at most so many bytes. What exceeds [`SMALL_BYTES`] is received only with memory of the budget, so
+/// the sender must be known by then.
+pub(super) async fn body(request: Request, bytes_max: usize, guard: &Guard) -> Result<Vec<u8>, ApiError> {
+    let (parts, body) = request.into_parts();
+    let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let too_large = || ApiError::new(ProblemType::TooLarge, format!("this call takes at most {bytes_max} bytes"));
+    if announced.is_some_and(|bytes: usize| bytes > bytes_max) {
+        return Err(too_large());
+    }
+    let sender = parts.extensions.get::<CallerCell>().and_then(CallerCell::caller).map(Caller::sender);
+    let whole = async {
+        let (mut pieces, mut whole, mut memory) = (body.into_data_stream(), Vec::new(), None);
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|error| malformed(format_args!("the body broke off: {error}")))?;
+            let bytes = whole.len() + piece.len();
+            if bytes > bytes_max || (bytes > SMALL_BYTES && sender.is_none()) {
+                return Err(too_large());
+            }
+            if bytes > SMALL_BYTES && memory.is_none() {
+                let wanted = announced.unwrap_or(bytes_max).max(bytes);
+                memory = sender.clone().and_then(|sender| guard.body(sender, wanted));
+                if memory.is_none() {
+                    let detail = "too many large bodies are arriving, or another one of this client is";
+                    return Err(ApiError::new(ProblemType::TooManyRequests, detail).retry_after_ms(guard::RETRY_MS));
+                }
+                whole.reserve_exact(wanted - whole.len());
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole)
+    };
+    timeout(JSON_TIME_MAX, whole).await.unwrap_or_else(|_| {
+        let detail = format!("the body did not arrive within {} s", JSON_TIME_MAX.as_secs());
+        Err(ApiError::new(ProblemType::Timeout, detail))
+    })
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -139,9 +177,38 @@ pub(super) fn full_page<T>(items: Vec<T>, limit: u32, key: impl Fn(&T) -> String
 #[cfg(test)]
 mod tests {
     use axum::body::{Body, Bytes};
+    use axum::http::StatusCode;
     use futures_util::stream;
+    use tributary_protocol::id::ClientId;
 
     use super::*;
+    use crate::guard::Limits;
+    use crate::metrics::{Metrics, MetricsAccess};
+
+    /// What becomes of a body.
+    async fn status(caller: Option<Caller>, guard: &Guard, body: Body) -> Option<StatusCode> {
+        let length = axum::body::HttpBody::size_hint(&body).exact();
+        let mut request = Request::post("/").body(body).unwrap();
+        request.headers_mut().extend(length.map(|length| (header::CONTENT_LENGTH, HeaderValue::from(length))));
+        let cell = CallerCell::default();
+        caller.into_iter().for_each(|caller| cell.note(caller));
+        request.extensions_mut().insert(cell);
+        super::body(request, 100_000, guard).await.err().map(|error| error.into_response().status())
+    }
+
+    fn client(number: u8) -> Option<Caller> {
+        Some(Caller::Client { id: ClientId::from_random([number; 16]), population: "devices".parse().unwrap() })
+    }
+
+    fn guard() -> Guard {
+        Guard::new(Limits::default(), &Metrics::new(MetricsAccess::default(), 0))
+    }
+
+    /// A body of chunks, which announces no length and never ends.
+    fn silent_after(bytes: usize) -> Body {
+        let first = stream::once(async move { Ok::<_, std::io::Error>(Bytes::from(vec![b' '; bytes])) });
+        Body::from_stream(first.chain(stream::pending()))
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_json_body_that_drips_is_given_up() {
@@ -149,9 +216,28 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(9)).await;
             Some((Ok::<_, std::io::Error>(Bytes::from_static(b" ")), ()))
         });
-        let request = Request::post("/").header("content-type", "application/json");
-        let request = request.body(Body::from_stream(drips)).unwrap();
-        let error = Json::<u32>::from_request(request, &()).await.err().unwrap();
-        assert_eq!(error.into_response().status(), StatusCode::REQUEST_TIMEOUT);
+        let given_up = status(None, &guard(), Body::from_stream(drips)).await;
+        assert_eq!(given_up, Some(StatusCode::REQUEST_TIMEOUT));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_body_needs_a_known_sender_who_sends_no_other_one() {
+        let guard = guard();
+        let large = || Body::from(vec![b' '; SMALL_BYTES + 1]);
+        assert_eq!(status(None, &guard, Body::from(vec![b' '; SMALL_BYTES])).await, None);
+        assert_eq!(status(None, &guard, large()).await, Some(StatusCode::PAYLOAD_TOO_LARGE));
+        assert_eq!(
+            status(client(1), &guard, Body::from(vec![b' '; 100_001])).await,
+            Some(StatusCode::PAYLOAD_TOO_LARGE)
+        );
+        assert_eq!(status(client(1), &guard, silent_after(100_001)).await, Some(StatusCode::PAYLOAD_TOO_LARGE));
+        let first = status(client(1), &guard, silent_after(SMALL_BYTES + 1));
+        let later = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            [status(client(1), &guard, large()).await, status(client(2), &guard, large()).await]
+        };
+        let (first, later) = tokio::join!(first, later);
+        assert_eq!((first, later), (Some(StatusCode::REQUEST_TIMEOUT), [Some(StatusCode::TOO_MANY_REQUESTS), None]));
+        assert_eq!(status(client(1), &guard, large()).await, None, "the memory is given back");
     }
 }

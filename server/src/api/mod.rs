@@ -1,6 +1,7 @@
 //! The HTTP APIs: one route table.
 
 mod auth;
+mod bodies;
 mod device;
 mod docs;
 mod extract;
@@ -22,7 +23,6 @@ use axum::response::Response;
 use axum::routing::get;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
-use tributary_protocol::job_file::JOB_FILE_BYTES_MAX;
 use tributary_protocol::problem::ProblemType;
 
 use crate::app::App;
@@ -31,8 +31,6 @@ use problem::ApiError;
 
 /// Longest silence within a request's body. A sender that stops must not hold memory and a connection for ever.
 const BODY_SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Largest JSON body: a job file with the other members of its request.
-const JSON_BYTES_MAX: usize = JOB_FILE_BYTES_MAX + 4096;
 
 /// Every route of the coordinator. Only health, the API's description, the pages' files and, by default, the metrics
 /// need no token. `join` adds the page with which a browser becomes a client.
@@ -60,7 +58,7 @@ pub fn router(app: Arc<App>, join: bool) -> Router {
             Observe(Arc::clone(&app)),
             CatchPanicLayer::custom(panicked),
             RequestBodyTimeoutLayer::new(BODY_SILENCE_MAX),
-            DefaultBodyLimit::max(JSON_BYTES_MAX),
+            DefaultBodyLimit::max(bodies::LARGEST),
         ))
         .with_state(app)
 }

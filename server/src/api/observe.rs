@@ -19,10 +19,11 @@ use tributary_protocol::problem::{CONTENT_TYPE, Problem};
 use tributary_protocol::state::AuditAction;
 use tributary_protocol::text::is_visible;
 
-use super::auth::CallerCell;
+use super::auth::{Caller, CallerCell};
 use crate::app::App;
 use crate::db::NewAudit;
 use crate::metrics;
+use crate::people::Noted;
 use crate::runtime::entropy;
 
 /// Carries the request's id: in the request, if the caller chooses one, and in the response.
@@ -117,28 +118,35 @@ where
 
 /// Writes a refusal to the audit log, if it is the first of its kind. The answer does not wait for it.
 fn note_refusal(app: &Arc<App>, caller: &CallerCell, problem: &Problem) {
-    let (actor, label, population) = match caller.caller() {
+    let caller = caller.caller();
+    let devices = caller.as_ref().and_then(Caller::devices).cloned();
+    let (actor, label, population) = match caller {
         Some(caller) => caller.audited(),
         None => ("anonymous".to_owned(), String::new(), None),
     };
     let now_ms = app.clock.now_ms();
-    if !app.people.refusals.is_first(&actor, problem.kind, now_ms) {
-        return;
-    }
-    // The detail may quote what the caller sent.
-    let detail: String = problem
-        .detail
-        .chars()
-        .map(|letter| if is_visible(letter) { letter } else { ' ' })
-        .take(DETAIL_CHARS_MAX)
-        .collect();
-    let new = NewAudit {
-        actor,
-        label,
-        action: AuditAction::Refusal,
-        subject: problem.kind.uri().rsplit(':').next().unwrap_or_default().to_owned(),
-        population,
-        detail: Some(detail),
+    let new = match app.people.refusals.note(devices.as_ref(), &actor, problem.kind, now_ms) {
+        Noted::Not => return,
+        Noted::First => NewAudit {
+            actor,
+            label,
+            action: AuditAction::Refusal,
+            subject: problem.kind.uri().rsplit(':').next().unwrap_or_default().to_owned(),
+            population,
+            // It may quote what the caller sent.
+            detail: Some(plain(&problem.detail)),
+        },
+        Noted::Full => {
+            tracing::warn!(population = ?devices, "refusals of devices are not in the audit log for the rest of the day");
+            NewAudit {
+                actor: "coordinator".to_owned(),
+                label: app.node.to_string(),
+                action: AuditAction::Refusal,
+                subject: "too-many-refusals".to_owned(),
+                population: devices,
+                detail: Some("further refusals of devices of this population are not recorded today".to_owned()),
+            }
+        }
     };
     let app = Arc::clone(app);
     tokio::spawn(async move {
@@ -151,6 +159,11 @@ fn note_refusal(app: &Arc<App>, caller: &CallerCell, problem: &Problem) {
             tracing::warn!(%error, "a refusal is not in the audit log");
         }
     });
+}
+
+/// The beginning of a text, without what is not visible.
+fn plain(text: &str) -> String {
+    text.chars().map(|letter| if is_visible(letter) { letter } else { ' ' }).take(DETAIL_CHARS_MAX).collect()
 }
 
 /// The caller's own id if it is valid, so that the caller can find its request in our log; otherwise a new one.

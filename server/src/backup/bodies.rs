@@ -29,11 +29,16 @@ struct Chunk<'a> {
     first: i64,
 }
 
-/// Puts the bodies of `folder` into the copy. Returns false if the coordinator deleted one since the copy was made. An
-/// object that the folder does not have, and that the database still refers to, is in an object store and stays there.
+/// Puts the bodies into the copy: those of the folder of the database, or of a folder with links to what was there.
+/// Returns false if the coordinator deleted one since the copy was made. An object that neither has, and that the
+/// database still refers to, is in an object store and stays there.
 ///
 /// One chunk is in memory at a time.
-pub(super) async fn embed(database: &mut SqliteConnection, folder: &Path, copy: &Path) -> Result<bool, BackupError> {
+pub(super) async fn embed(
+    database: &mut SqliteConnection,
+    [folder, links]: [&Path; 2],
+    copy: &Path,
+) -> Result<bool, BackupError> {
     if !folder.is_dir() {
         return Ok(true);
     }
@@ -51,7 +56,8 @@ pub(super) async fn embed(database: &mut SqliteConnection, folder: &Path, copy: 
     for Row { blob, object, begins, bytes, crc: stored_crc } in &objects {
         let path = folder.join(&deployment).join(object);
         let unreadable = |source| BackupError::Body { path: path.clone(), source };
-        let file = match File::open(&path) {
+        let linked = links.join(&deployment).join(object);
+        let file = match File::open(&path).or_else(|error| File::open(&linked).map_err(|_| error)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let sql = "select blob from objects where object = $1";
@@ -146,18 +152,20 @@ mod tests {
     #[tokio::test]
     async fn a_copy_has_every_body_that_is_a_file() {
         let folder = tempfile::tempdir().unwrap();
-        let files = folder.path().join("files");
+        let (files, links) = (folder.path().join("files"), folder.path().join("links"));
         std::fs::create_dir_all(files.join("d/staged/a")).unwrap();
+        std::fs::create_dir_all(links.join("d/staged/a")).unwrap();
         let copy = database(folder.path(), "copy", true).await;
         for (refers, expected) in [(false, false), (true, true)] {
             let database = database(folder.path(), &format!("database {refers}"), refers).await;
             let mut connection = open(&database, options(&database)).await.unwrap();
-            assert_eq!(embed(&mut connection, &files, &copy).await.unwrap(), expected);
+            assert_eq!(embed(&mut connection, [&files, &links], &copy).await.unwrap(), expected);
             connection.close().await.unwrap();
         }
-        std::fs::write(files.join("d").join(OBJECT), b"..abc...").unwrap();
+        // Deleted meanwhile, and linked before.
+        std::fs::write(links.join("d").join(OBJECT), b"..abc...").unwrap();
         let mut connection = open(&copy, options(&copy)).await.unwrap();
-        assert!(embed(&mut connection, &files, &copy).await.unwrap());
+        assert!(embed(&mut connection, [&files, &links], &copy).await.unwrap());
         connection.close().await.unwrap();
         let db = Db::open(copy.to_str().unwrap()).await.unwrap();
         let mut tx = db.read().await.unwrap();

@@ -4,6 +4,7 @@
 //! A copy is one file: it contains the bodies that are files beside the database.
 
 mod bodies;
+mod links;
 mod open;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use std::time::Duration;
 use sqlx::Connection;
 use sqlx_sqlite::SqliteJournalMode;
 
+use self::links::Links;
 pub use self::open::BackupError;
 use self::open::{COPY_ATTEMPTS, engine, open, options};
 use crate::blob::folder_beside;
@@ -41,10 +43,14 @@ pub async fn copy(database: &Path, into: &Path) -> Result<(), BackupError> {
     let failed = |source| engine(database, source);
     let mut connection = open(database, options(database)).await?;
     sqlite_schema(&mut connection).await.map_err(|source| schema(database, source))?;
+    // Rounds end while their updates are copied.
+    let (folder, links) = (folder_beside(database), Links::to(&folder_beside(database)));
     for _ in 0..COPY_ATTEMPTS {
+        links.take();
         let copied = sqlx::query("vacuum into $1").bind(into.to_string_lossy()).execute(&mut connection).await;
         copied.map_err(failed)?;
-        if bodies::embed(&mut connection, &folder_beside(database), into).await? {
+        links.take();
+        if bodies::embed(&mut connection, [&folder, links.folder()], into).await? {
             return connection.close().await.map_err(failed);
         }
         // SQLite copies only into an empty file.

@@ -21,11 +21,14 @@ use crate::runtime::lock::Locked;
 use crate::runtime::offload::in_background;
 use crate::services::Services;
 
+/// How often an evaluation may begin without coming to an end. More often it would end the process each time, for
+/// example because the memory is too small.
+const BEGUN_MAX: u32 = 2;
 /// Pause before an evaluation that database or store did not allow is tried again, in milliseconds.
 const RETRY_MS: i64 = 5_000;
 
-/// The evaluations that this coordinator computes. It is memory only: what a restart interrupts is begun again, because
-/// its round is still open.
+/// The evaluations that this coordinator computes. What a restart interrupts is begun again, because its round is still
+/// open; the round counts the beginnings that had no end.
 #[derive(Debug)]
 pub struct Evaluations {
     running: Mutex<HashSet<RoundKey>>,
@@ -63,6 +66,8 @@ enum RunError {
     Evaluator(#[from] EvaluatorError),
     #[error("{0}")]
     Missing(&'static str),
+    #[error("it began {BEGUN_MAX} times, and the process ended each time before it did")]
+    EndsTheProcess,
 }
 
 impl From<DbError> for RunError {
@@ -104,30 +109,40 @@ impl Evaluations {
         self.running.locked().contains(&round)
     }
 
+    /// Waits until nothing is computed any more: all that is under way stops with the coordinator.
+    pub(crate) async fn ended(&self) {
+        drop(self.place.acquire().await);
+    }
+
     async fn run(&self, due: &Due) {
         let services = &due.services;
-        let measured = tokio::select! {
+        let place = tokio::select! {
             () = services.stopping.cancelled() => return,
+            place = self.place.acquire() => place,
+        };
+        let measured = tokio::select! {
+            () = services.stopping.cancelled() => Err(EvaluatorError::Stopped.into()),
             measured = self.measure(due) => measured,
         };
         let ended = match measured {
             Ok(report) => {
                 let EvaluationReport { examples, loss, accuracy, .. } = report;
                 tracing::info!(version = due.version, examples, loss, accuracy, "evaluated on the coordinator");
-                rounds::commit_own_evaluation(services, due.round, &report).await
+                rounds::commit_own_evaluation(services, due.round, &report).await.map_err(RunError::from)
             }
             Err(error) if error.is_lasting() => {
                 tracing::error!(%error, version = due.version, "the model could not be evaluated");
-                rounds::abandon(services, due.round, AbandonReason::Fault).await
+                rounds::abandon(services, due.round, AbandonReason::Fault).await.map_err(RunError::from)
             }
-            Err(error) => {
-                tracing::warn!(%error, version = due.version, "the evaluation is tried again");
-                self.pause(services).await;
-                return;
-            }
+            Err(error) => Err(error),
         };
-        if let Err(error) = ended {
-            tracing::warn!(%error, "the result of the evaluation could not be stored; it is evaluated again");
+        let Err(error) = ended else { return };
+        if let Err(error) = note_end(services, due.round).await {
+            tracing::warn!(%error, "the end of an evaluation could not be noted");
+        }
+        drop(place);
+        if !services.stopping.is_cancelled() {
+            tracing::warn!(%error, version = due.version, "the evaluation is tried again");
             self.pause(services).await;
         }
     }
@@ -142,11 +157,11 @@ impl Evaluations {
     async fn measure(&self, due: &Due) -> Result<EvaluationReport, RunError> {
         let Due { services, spec, version, .. } = due;
         let evaluator = services.evaluator.clone().ok_or(RunError::Missing("there is no evaluator"))?;
-        let _place = self.place.acquire().await.map_err(|_| EvaluatorError::Stopped)?;
         let mut tx = services.db.read().await?;
         let stored = tx.model(spec.id, *version).await?.ok_or(RunError::Missing("the version is gone"))?;
         let test_set = tx.test_set(spec.id).await?.ok_or(RunError::Missing("there is no test set"))?;
         drop(tx);
+        note_begin(services, due.round).await?;
         let model = read_model(services, spec, *version, stored.sha256).await?;
         let examples = read_test_set(services, spec, &test_set).await?;
         let (spec, stopping) = (Arc::clone(spec), services.stopping.clone());
@@ -155,6 +170,20 @@ impl Evaluations {
         });
         Ok(computed.await.unwrap_or_else(|| Err(EvaluatorError::Failed("the evaluator panicked".to_owned())))?)
     }
+}
+
+/// Stores that an evaluation begins, before it takes any memory.
+async fn note_begin(services: &Services, round: RoundKey) -> Result<(), RunError> {
+    let mut tx = services.db.begin().await?;
+    let begun = tx.begin_evaluation(round).await?;
+    tx.commit().await?;
+    if begun > BEGUN_MAX { Err(RunError::EndsTheProcess) } else { Ok(()) }
+}
+
+async fn note_end(services: &Services, round: RoundKey) -> Result<(), DbError> {
+    let mut tx = services.db.begin().await?;
+    tx.end_evaluation(round).await?;
+    tx.commit().await
 }
 
 /// A result that can be stored: what is checked of a client's report is checked of this one.

@@ -211,6 +211,41 @@ impl Tx {
         Ok(execute!(self, "delete from sessions where actor = $1", actor))
     }
 
+    /// The sessions of a person whom an identity provider knows, newest first; with `population`, only those that are
+    /// restricted to it.
+    pub async fn provider_sessions(
+        &mut self,
+        actor: &str,
+        population: Option<&Name>,
+        now_ms: i64,
+        limit: u32,
+    ) -> Result<Vec<Session>, DbError> {
+        let sql = "select address, created_at_ms, last_used_at_ms, expires_at_ms from sessions \
+                   where actor = $1 and account is null and expires_at_ms > $2 and (population = $4 or $4 = '') \
+                   order by created_at_ms desc, secret_sha256 limit $3";
+        let only = population.map_or("", Name::as_str);
+        let rows = fetch!(self, SessionRow, fetch_all, sql, actor, now_ms, i64::from(limit), only);
+        Ok(rows.into_iter().map(Session::from).collect())
+    }
+
+    /// Ends [`Self::provider_sessions`]. Returns how many there were.
+    pub async fn delete_provider_sessions(&mut self, actor: &str, population: Option<&Name>) -> Result<u64, DbError> {
+        let sql = "delete from sessions where actor = $1 and account is null and (population = $2 or $2 = '')";
+        Ok(execute!(self, sql, actor, population.map_or("", Name::as_str)))
+    }
+
+    /// The key that signs what browsers keep of a sign-in; none before the first one.
+    pub async fn sign_in_key(&mut self) -> Result<Option<String>, DbError> {
+        let row = fetch!(self, (String,), fetch_optional, "select key from sign_in_key");
+        Ok(row.map(|(key,)| key))
+    }
+
+    /// Stores the key, unless there is one.
+    pub async fn make_sign_in_key(&mut self, key: &str) -> Result<(), DbError> {
+        execute!(self, "insert into sign_in_key (one, key) values (1, $1) on conflict do nothing", key);
+        Ok(())
+    }
+
     /// Ends all but the newest sessions of a person, and deletes those that have expired.
     pub async fn keep_newest_sessions(&mut self, actor: &str, keep: u32, now_ms: i64) -> Result<(), DbError> {
         let sql = "delete from sessions where actor = $1 and (expires_at_ms <= $3 or secret_sha256 not in ( \

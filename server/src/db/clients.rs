@@ -148,6 +148,13 @@ struct LastReportRow {
 }
 
 impl Tx {
+    /// How many clients of a population checked in or enrolled at this time or later.
+    pub async fn clients_seen(&mut self, population: &Name, since_ms: i64) -> Result<u64, DbError> {
+        let sql = "select count(*) from clients where population = $1 and last_seen_at_ms >= $2";
+        let (clients,) = fetch!(self, (i64,), fetch_one, sql, population.as_str(), since_ms);
+        Ok(u64::try_from(clients).unwrap_or(0))
+    }
+
     /// Takes the next client number of a population, from 1.
     pub async fn next_client_number(&mut self, population: &Name) -> Result<u64, DbError> {
         let sql = "update populations set clients = clients + 1 where name = $1 returning clients";

@@ -408,6 +408,22 @@ impl Tx {
         Ok(())
     }
 
+    /// Notes that a coordinator begins to compute an evaluation. Returns how often one has begun without an end, with
+    /// this time.
+    pub async fn begin_evaluation(&mut self, key: RoundKey) -> Result<u32, DbError> {
+        let sql = "update rounds set begun = begun + 1 where job = $1 and task = $2 and number = $3 returning begun";
+        let (job, number) = (key.job.to_string(), i64::from(key.number));
+        let row = fetch!(self, (i64,), fetch_optional, sql, job.as_str(), key.task.as_str(), number);
+        u32::try_from(row.map_or(0, |(begun,)| begun)).map_err(|error| DbError::corrupt("rounds.begun", error))
+    }
+
+    /// Notes that the evaluation came to an end in good order, with a result or without.
+    pub async fn end_evaluation(&mut self, key: RoundKey) -> Result<(), DbError> {
+        let sql = "update rounds set begun = 0 where job = $1 and task = $2 and number = $3";
+        execute!(self, sql, key.job.to_string(), key.task.as_str(), i64::from(key.number));
+        Ok(())
+    }
+
     /// Accuracy of the newest evaluated model of a job.
     pub async fn latest_accuracy(&mut self, job: JobId) -> Result<Option<f64>, DbError> {
         let sql = "select accuracy from rounds where job = $1 and task = 'evaluate' and phase = 'committed' \

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use reqwest::{Client, Url};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
@@ -94,12 +93,18 @@ impl AttestationHook {
                 return Err(AttestationError::Unusable(format!("more than {ANSWER_BYTES_MAX} bytes")));
             }
         }
-        // serde would take the members of an object from an array, too, by their order.
-        let verdict = serde_json::from_slice::<Map<String, Value>>(&body).map(Value::Object);
-        let verdict: Verdict =
-            verdict.and_then(serde_json::from_value).map_err(|error| AttestationError::Unusable(error.to_string()))?;
+        let verdict = verdict(&body)?;
         if verdict.allowed { Ok(()) } else { Err(AttestationError::Refused(reason(&verdict.reason))) }
     }
+}
+
+/// The verdict in an answer. A member that is there twice makes it unusable.
+fn verdict(body: &[u8]) -> Result<Verdict, AttestationError> {
+    // serde would take the members of an object from an array, too, by their order.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(AttestationError::Unusable("it is no JSON object".to_owned()));
+    }
+    serde_json::from_slice(body).map_err(|error| AttestationError::Unusable(error.to_string()))
 }
 
 /// A reason as logs and devices may show it.
@@ -117,6 +122,23 @@ fn with_causes(error: &reqwest::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_one_clear_answer_counts() {
+        let allowed = |text: &str| verdict(text.as_bytes()).ok().map(|verdict| verdict.allowed);
+        assert_eq!(allowed(r#" {"allowed": true, "score": 3}"#), Some(true));
+        assert_eq!(allowed(r#"{"allowed": false, "reason": "x"}"#), Some(false));
+        for unusable in [
+            r#"{"allowed": false, "allowed": true}"#,
+            r#"{"allowed": true, "reason": "a", "reason": "b"}"#,
+            r#"[true, ""]"#,
+            r#"{"allowed": "true"}"#,
+            "{}",
+            "",
+        ] {
+            assert_eq!(allowed(unusable), None, "{unusable}");
+        }
+    }
 
     #[test]
     fn a_reason_is_short_and_visible() {

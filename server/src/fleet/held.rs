@@ -14,6 +14,9 @@ use crate::services::Services;
 
 /// Largest error of `last_seen_at_ms`. It saves a write per check-in.
 const SEEN_EVERY_MS: i64 = 60_000;
+/// Clients that were seen within this time, in milliseconds, are those that come again. Others have gone, or were
+/// enrolled only to be counted.
+const SEEN_WITHIN_MS: i64 = 86_400_000;
 
 /// A client in the lobby. Dropping it frees the place.
 #[derive(Debug)]
@@ -106,7 +109,8 @@ impl Fleet {
     pub async fn retry_of(&self, services: &Services, client: &ClientRow, reason: RetryReason) -> Result<u64, DbError> {
         let size = self.sizes.get_or_make(client.population.clone(), &services.clock, async || {
             let mut tx = services.db.read().await?;
-            let clients = tx.population(&client.population).await?.map_or(0, |population| population.clients);
+            let since_ms = services.clock.now_ms().saturating_sub(SEEN_WITHIN_MS);
+            let clients = tx.clients_seen(&client.population, since_ms).await?;
             let places = match self.pace.is_set_by_jobs(clients) {
                 true => tx.running_places(&client.population).await?,
                 false => 0,

@@ -5,10 +5,12 @@
 //! | [`Limits::requests_per_minute`] | a client | 429 with the time after which there is room |
 //! | [`Limits::held_per_address`] | an address, see [`counted_address`] | 429 |
 //! | [`Limits::feeds_per_operator`] | a token or an account | 429 |
+//! | [`SMALL_BYTES`], a constant | a client, a population | 429 |
 //! | [`Limits::checkins_per_second`] | idle clients of a population | a longer pause until the next check-in |
 //!
 //! A client has one held check-in anyway (the lobby replaces it), one open assignment and one unfinished upload.
 
+mod bodies;
 mod buckets;
 mod shares;
 
@@ -19,12 +21,17 @@ use tributary_engine::round::CHECKINS_PER_SECOND_MAX;
 use tributary_protocol::id::ClientId;
 
 use crate::metrics::{LimitMeters, Limited, Metrics};
+use bodies::Bodies;
+pub use bodies::{BodyMemory, SMALL_BYTES, Sender};
 use buckets::Buckets;
 pub use shares::Held;
 use shares::Shares;
 
 /// When to ask again for a share that others may free at any moment.
 pub const RETRY_MS: u64 = 5_000;
+
+/// Passwords of one address that are checked at the same time, of 32 in all (`people/passwords.rs`).
+const PASSWORDS_PER_ADDRESS: usize = 4;
 
 /// Limits as an operator sets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +64,9 @@ pub struct Guard {
     requests: Buckets<ClientId>,
     held: Arc<Shares<IpAddr>>,
     feeds: Arc<Shares<String>>,
+    sign_ins: Arc<Shares<IpAddr>>,
+    passwords: Arc<Shares<IpAddr>>,
+    bodies: Arc<Bodies>,
     meters: LimitMeters,
 }
 
@@ -67,6 +77,9 @@ impl Guard {
             requests: Buckets::new(limits.requests_per_minute),
             held: Shares::new(limits.held_per_address),
             feeds: Shares::new(limits.feeds_per_operator),
+            sign_ins: Shares::new(1),
+            passwords: Shares::new(PASSWORDS_PER_ADDRESS),
+            bodies: Arc::default(),
             meters: metrics.limits(),
         }
     }
@@ -108,6 +121,34 @@ impl Guard {
         }
         feed
     }
+
+    /// A password that is being checked. `None`: there are too many from this address.
+    #[must_use]
+    pub fn password(&self, address: Option<IpAddr>) -> Option<Held<IpAddr>> {
+        match address.and_then(counted_address) {
+            Some(address) => self.passwords.take(address),
+            None => Some(Held::uncounted()),
+        }
+    }
+
+    /// A sign-in with an identity provider that is being completed. `None`: there is one from this address already.
+    #[must_use]
+    pub fn sign_in(&self, address: Option<IpAddr>) -> Option<Held<IpAddr>> {
+        match address.and_then(counted_address) {
+            Some(address) => self.sign_ins.take(address),
+            None => Some(Held::uncounted()),
+        }
+    }
+
+    /// Memory for a JSON body of so many bytes, more than [`SMALL_BYTES`]. `None`: there is none for this sender now.
+    #[must_use]
+    pub fn body(&self, sender: Sender, bytes: usize) -> Option<BodyMemory> {
+        let memory = self.bodies.take(sender, bytes);
+        if memory.is_none() {
+            self.meters.hit(Limited::Bodies);
+        }
+        memory
+    }
 }
 
 /// What limits per address count: an IPv4 address, or the IPv6 network that one subscriber gets (64 bits). `None` for
@@ -117,5 +158,24 @@ pub fn counted_address(ip: IpAddr) -> Option<IpAddr> {
         ip if ip.is_loopback() => None,
         IpAddr::V6(ip) => Some(IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64))),
         ip => Some(ip),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::MetricsAccess;
+
+    #[test]
+    fn one_address_takes_a_part_of_the_places_for_sign_ins() {
+        let guard = Guard::new(Limits::default(), &Metrics::new(MetricsAccess::default(), 0));
+        let address = |text: &str| Some(text.parse::<IpAddr>().unwrap());
+        let passwords: Vec<_> = (0..9).map_while(|_| guard.password(address("192.0.2.1"))).collect();
+        assert_eq!(passwords.len(), PASSWORDS_PER_ADDRESS);
+        assert!(guard.password(address("192.0.2.2")).is_some() && guard.password(address("127.0.0.1")).is_some());
+        let first = guard.sign_in(address("2001:db8::1"));
+        assert!(first.is_some() && guard.sign_in(address("2001:db8::2")).is_none(), "the same network");
+        drop((first, passwords));
+        assert!(guard.sign_in(address("2001:db8::2")).is_some() && guard.password(address("192.0.2.1")).is_some());
     }
 }

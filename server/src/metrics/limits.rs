@@ -16,12 +16,15 @@ pub(crate) enum Limited {
     Requests,
     /// An operator had too many event streams.
     Feeds,
+    /// There was no memory for a JSON body.
+    Bodies,
     /// A form of a model was no longer computed, because its reader took nothing and another one waited.
     Forms,
 }
 
 impl Limited {
-    const ALL: [Self; 5] = [Self::HeldPerClient, Self::HeldPerAddress, Self::Requests, Self::Feeds, Self::Forms];
+    const ALL: [Self; 6] =
+        [Self::HeldPerClient, Self::HeldPerAddress, Self::Requests, Self::Feeds, Self::Bodies, Self::Forms];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -29,6 +32,7 @@ impl Limited {
             Self::HeldPerAddress => "held_per_address",
             Self::Requests => "requests_per_client",
             Self::Feeds => "feeds_per_operator",
+            Self::Bodies => "json_bodies",
             Self::Forms => "forms",
         }
     }

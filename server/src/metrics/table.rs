@@ -111,7 +111,7 @@ table! {
     CONNECTIONS_DROPPED = Counter, "tributary_connections_dropped_total", ["reason"],
         "Connections that the coordinator closed or did not take: limit and address_limit (refused, because all others were at work), displaced (silent or idle, closed to make room for a new one), silent (sent nothing in time), slow_reader (took too little of an answer)";
     LIMITED = Counter, "tributary_limits_reached_total", ["limit"],
-        "Times that a limit was reached: held_per_client (a newer check-in replaced one that was held), held_per_address, requests_per_client and feeds_per_operator (refused with 429), forms (a model that its reader did not take made room for another)";
+        "Times that a limit was reached: held_per_client (a newer check-in replaced one that was held), held_per_address, requests_per_client, feeds_per_operator and json_bodies (refused with 429), forms (a model that its reader did not take made room for another)";
     TLS_HANDSHAKES = Counter, "tributary_tls_handshakes_total", ["outcome"],
         "TLS handshakes by outcome: full, resumed (with a ticket of an earlier connection), failed, slow (given up)";
     TLS_CERTIFICATE_EXPIRY = Gauge, "tributary_tls_certificate_expiry_seconds", [],

@@ -17,6 +17,8 @@ const ACCOUNT_MAX: u32 = 50;
 const ADDRESS_MAX: u32 = 100;
 /// Counters that are remembered. Beyond it, the oldest are forgotten.
 const COUNTERS_MAX: usize = 10_000;
+/// Places from where people signed in that are remembered. Beyond it, the oldest is forgotten.
+const KNOWN_MAX: usize = 1_000;
 /// Longest part of an account's name that is remembered.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -34,7 +36,14 @@ struct Counter {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Attempts(Mutex<BTreeMap<Key, Counter>>);
+pub(crate) struct Attempts(Mutex<Remembered>);
+
+#[derive(Debug, Default)]
+struct Remembered {
+    counters: BTreeMap<Key, Counter>,
+    /// From where people signed in, and when last. From there, strangers cannot lock them out.
+    known: BTreeMap<(String, IpAddr), i64>,
+}
 
 /// Too many attempts failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +54,14 @@ pub(crate) struct TooManyAttempts {
 impl Attempts {
     /// Counts an attempt before its password is checked, so that concurrent ones count exactly.
     pub(crate) fn begin(&self, account: &str, address: Option<IpAddr>, now_ms: i64) -> Result<(), TooManyAttempts> {
-        let mut counters = self.0.locked();
+        let Remembered { counters, known } = &mut *self.0.locked();
         let keys = keys(account, address);
+        let is_known =
+            matches!(&keys[0].0, Key::Pair(account, network) if known.contains_key(&(account.clone(), *network)));
         for (key, max) in &keys {
+            if is_known && matches!(key, Key::Account(_)) {
+                continue;
+            }
             let Some(counter) = counters.get(key).filter(|counter| counter.is_current(now_ms)) else { continue };
             if counter.attempts >= *max {
                 let left_ms = counter.began_at_ms.saturating_add(WINDOW_MS).saturating_sub(now_ms);
@@ -62,23 +76,33 @@ impl Attempts {
             counter.attempts += 1;
         }
         if counters.len() > COUNTERS_MAX {
-            forget(&mut counters, now_ms);
+            forget(counters, now_ms);
         }
         Ok(())
     }
 
     /// The attempt was right: it does not count.
-    pub(crate) fn succeeded(&self, account: &str, address: Option<IpAddr>) {
-        let mut counters = self.0.locked();
+    pub(crate) fn succeeded(&self, account: &str, address: Option<IpAddr>, now_ms: i64) {
+        let Remembered { counters, known } = &mut *self.0.locked();
         for (key, _) in keys(account, address) {
             match key {
-                Key::Pair(..) => drop(counters.remove(&key)),
+                Key::Pair(ref account, network) => {
+                    if address.is_some() {
+                        known.insert((account.clone(), network), now_ms);
+                    }
+                    counters.remove(&key);
+                }
                 Key::Account(_) | Key::Address(_) => {
                     if let Some(counter) = counters.get_mut(&key) {
                         counter.attempts = counter.attempts.saturating_sub(1);
                     }
                 }
             }
+        }
+        if known.len() > KNOWN_MAX
+            && let Some(oldest) = known.iter().min_by_key(|(_, at_ms)| **at_ms).map(|(place, _)| place.clone())
+        {
+            known.remove(&oldest);
         }
     }
 }
@@ -162,8 +186,25 @@ mod tests {
         let attempts = Attempts::default();
         for _ in 0..1_000 {
             attempts.begin("ada", address(1), 0).unwrap();
-            attempts.succeeded("ada", address(1));
+            attempts.succeeded("ada", address(1), 0);
         }
+    }
+
+    #[test]
+    fn strangers_do_not_lock_a_person_out_of_a_place_from_where_she_signed_in() {
+        let attempts = Attempts::default();
+        attempts.begin("ada", address(1), 0).unwrap();
+        attempts.succeeded("ada", address(1), 0);
+        for last in 2..=255 {
+            let _ = attempts.begin("ada", address(last), 0);
+        }
+        assert!(attempts.begin("ada", Some(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1))), 0).is_err(), "elsewhere");
+        let left = (0..10).filter(|_| attempts.begin("ada", address(1), 0).is_ok()).count();
+        assert_eq!(left, PAIR_MAX as usize, "guesses from there are limited, too");
+        for number in 0..2 * KNOWN_MAX as u32 {
+            attempts.succeeded("eve", Some(IpAddr::V4(Ipv4Addr::from(number))), i64::from(number));
+        }
+        assert_eq!(attempts.0.lock().unwrap().known.len(), KNOWN_MAX);
     }
 
     #[test]
@@ -173,7 +214,7 @@ mod tests {
             let address = Some(IpAddr::V4(Ipv4Addr::from(n)));
             attempts.begin(&format!("account-{n}"), address, i64::from(n)).unwrap();
         }
-        assert!(attempts.0.lock().unwrap().len() <= COUNTERS_MAX);
+        assert!(attempts.0.lock().unwrap().counters.len() <= COUNTERS_MAX);
         let newest = Some(IpAddr::V4(Ipv4Addr::from(2 * COUNTERS_MAX as u32 - 1)));
         let account = format!("account-{}", 2 * COUNTERS_MAX - 1);
         let left = (0..PAIR_MAX).filter(|_| attempts.begin(&account, newest, 20_000).is_ok()).count();

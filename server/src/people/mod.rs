@@ -8,9 +8,9 @@ mod refusals;
 
 pub(crate) use attempts::Attempts;
 pub use oidc::{GroupRole, OidcSettings};
-pub(crate) use oidc::{Oidc, OidcError};
+pub(crate) use oidc::{Oidc, OidcError, Returned};
 pub(crate) use passwords::{Passwords, PasswordsBusy};
-pub(crate) use refusals::Refusals;
+pub(crate) use refusals::{Noted, Refusals};
 
 /// How callers reach the coordinator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

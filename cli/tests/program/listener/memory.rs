@@ -129,3 +129,55 @@ fn six_hundred_dripping_uploads_of_each_codec_take_no_more_memory_than_is_counte
         drop(drips);
     }
 }
+
+/// A figure of the metrics; 0 if it is not there.
+#[cfg(target_os = "linux")]
+fn figure(serving: &Serving, name: &str) -> u64 {
+    let metrics = serving.get("/metrics");
+    let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.map_or(0, |value| value.parse().unwrap())
+}
+
+/// Goal: bodies that stay unfinished take no memory without a bound: without a token they are small, and with one
+/// client's secret there is one large one.
+#[cfg(target_os = "linux")]
+#[test]
+fn silent_json_bodies_take_no_more_memory_than_is_counted() {
+    const SILENT: usize = 1_000;
+    /// What a connection takes with its buffers, and the first bytes of a body.
+    const EACH: u64 = 40 << 10;
+    tributary_server::net::raise_open_files();
+    let directory = tempfile::tempdir().unwrap();
+    let serving = Serving::start(directory.path(), &[], None);
+    let (secret, _) = assignment(&serving, "f32");
+    let idle = memory(&serving, "VmRSS");
+    let send = |head: &str, announced: usize, sent: usize| {
+        let mut stream = TcpStream::connect(serving.address()).unwrap();
+        stream.set_read_timeout(Some(ANSWER_MAX)).unwrap();
+        let head =
+            format!("POST {head}\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {announced}\r\n\r\n");
+        // The coordinator may refuse the body and close before all of it is sent.
+        let _ = stream.write_all(&[head.as_bytes(), &vec![b' '; sent]].concat());
+        stream
+    };
+    let status = |mut stream: &TcpStream| {
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[9..]).into_owned()
+    };
+    let page = "x-tributary-request: dashboard\r\nsec-fetch-site: same-origin";
+    let login = format!("/operator/v1/login HTTP/1.1\r\n{page}");
+    let foreign = send("/operator/v1/login HTTP/1.1", 4_000, 0);
+    assert_eq!(status(&foreign), "403", "the head decides, before the body");
+    assert_eq!(status(&send(&login, 266_000, 0)), "413");
+    let checkin = format!("/device/v1/checkins HTTP/1.1\r\nauthorization: Bearer {secret}");
+    let held: Vec<TcpStream> =
+        (0..SILENT).flat_map(|_| [send(&login, 4_000, 3_999), send(&checkin, 60_000, 59_999)]).collect();
+    // One of the check-ins is being received, and the others are refused.
+    let refused = "tributary_limits_reached_total{limit=\"json_bodies\"}";
+    let all_are = (0..LOOKS_MAX).any(|_| figure(&serving, refused) == SILENT as u64 - 1);
+    assert!(all_are, "{} of {SILENT} are refused", figure(&serving, refused));
+    let (peak, allowed) = (memory(&serving, "VmHWM"), idle + 2 * SILENT as u64 * EACH);
+    assert!(peak <= allowed, "a peak of {} MB, {} MB idle", peak >> 20, idle >> 20);
+    drop(held);
+}

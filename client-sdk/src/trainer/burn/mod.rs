@@ -30,7 +30,7 @@ use tributary_protocol::scalars::Scalars;
 
 use self::loss::loss_of;
 use self::optimizer::Stepper;
-use super::batches::{Batches, EVALUATION_BATCH};
+use super::batches::{Batches, evaluation_batch};
 use super::contract::{Checkpoint, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 use super::dropout::stream_of_step;
 use super::fit;
@@ -163,7 +163,7 @@ impl<N: Network> BurnTrainer<N> {
         let mut network = self.network(task.spec, task.model, &self.device)?;
         let mut measured = Measured::default();
         let all: Vec<usize> = (0..self.examples.len()).collect();
-        for indices in all.chunks(EVALUATION_BATCH) {
+        for indices in all.chunks(evaluation_batch(task.spec)?) {
             if should_stop() {
                 return Err(TrainError::Interrupted);
             }

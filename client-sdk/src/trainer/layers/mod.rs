@@ -48,7 +48,7 @@ use self::network::Network;
 use self::parameter::Parameter;
 use self::rule::Rule;
 use self::stage::{Pass, Step};
-use super::batches::{Batches, EVALUATION_BATCH};
+use super::batches::{Batches, evaluation_batch};
 use super::contract::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 use super::dropout::stream_of_step;
 use super::fit;
@@ -144,7 +144,7 @@ impl LayerTrainer {
         let mut network = Network::new(task.spec, task.model, self.machine)?;
         let (mut measured, mut gradient) = (Measured::default(), Vec::new());
         let all: Vec<usize> = (0..self.examples.len()).collect();
-        for indices in all.chunks(EVALUATION_BATCH) {
+        for indices in all.chunks(evaluation_batch(task.spec)?) {
             if should_stop() {
                 return Err(TrainError::Interrupted);
             }

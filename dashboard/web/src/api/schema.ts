@@ -766,7 +766,7 @@ export type CreateToken =
       kind: "enrolment";
       /** Purpose of the token, for people: at most 200 bytes, no control or invisible characters. */
       label?: string;
-      /** Most clients that it can enrol in a minute. Default: unlimited. */
+      /** Most clients that it can enrol in a minute. Default: 600; null: unlimited. */
       per_minute_max?: number;
       /** Population in which it can enrol clients. */
       population: Name;

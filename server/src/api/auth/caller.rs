@@ -7,9 +7,10 @@ use std::sync::{Arc, OnceLock};
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use tributary_protocol::id::{ClientId, Name};
+use tributary_protocol::id::{ClientId, Name, TokenId};
 
 use crate::app::App;
+use crate::guard::Sender;
 
 /// The sender of a request, once a credential has been found to work.
 #[derive(Clone, Debug)]
@@ -18,7 +19,13 @@ pub(in crate::api) enum Caller {
         id: ClientId,
         population: Name,
     },
-    /// The holder of a token or account.
+    /// An app that enrols clients with this token.
+    Enroller {
+        token: TokenId,
+        label: String,
+        population: Name,
+    },
+    /// An operator: the holder of a token or account.
     Named {
         actor: String,
         label: String,
@@ -37,10 +44,28 @@ impl Caller {
         }
     }
 
+    /// The population of a client, or of an app that enrols clients.
+    pub(in crate::api) fn devices(&self) -> Option<&Name> {
+        match self {
+            Self::Client { population, .. } | Self::Enroller { population, .. } => Some(population),
+            Self::Named { .. } => None,
+        }
+    }
+
+    /// Who sends the body of the request.
+    pub(in crate::api) fn sender(self) -> Sender {
+        match self {
+            Self::Client { id, population } => Sender { client: Some(id), population: Some(population) },
+            Self::Enroller { population, .. } => Sender { client: None, population: Some(population) },
+            Self::Named { population, .. } => Sender { client: None, population },
+        }
+    }
+
     /// Actor, label and population, as an audit entry has them.
     pub(in crate::api) fn audited(self) -> (String, String, Option<Name>) {
         match self {
             Self::Client { id, population } => (id.to_string(), String::new(), Some(population)),
+            Self::Enroller { token, label, population } => (token.to_string(), label, Some(population)),
             Self::Named { actor, label, population } => (actor, label, population),
         }
     }

@@ -175,9 +175,7 @@ impl FromRequestParts<Arc<App>> for Enroller {
         let token = token.and_then(|token| Some((token.id, token.population?, token.label, token.attributes)));
         let (token, population, label, granted) =
             token.ok_or_else(|| unauthorized("this enrolment token is unknown, expired or revoked"))?;
-        let caller =
-            Caller::Named { actor: token.to_string(), label: label.clone(), population: Some(population.clone()) };
-        caller.noted(parts);
+        Caller::Enroller { token, label: label.clone(), population: population.clone() }.noted(parts);
         Ok(Self { token, population, label, granted })
     }
 }

@@ -13,6 +13,6 @@ pub(super) use device::{Device, DueDevice, Enroller, Identified};
 pub(super) use operator::{Credential, Operator, StillIn, account_actor};
 pub(super) use permit::{Administers, Permit, Power, Steers, Views};
 pub(super) use session::{
-    SESSION_MS_MAX, SESSIONS_MAX, cookie, cookie_that_ends, provider_cookie, provider_cookie_that_ends,
-    require_own_page, value_of_provider_cookie,
+    OwnPage, SESSION_MS_MAX, SESSIONS_MAX, cookie, cookie_that_ends, provider_cookie, provider_cookie_that_ends,
+    value_of_provider_cookie,
 };

@@ -1,5 +1,7 @@
 //! Session cookies, and the protection against requests that other sites let a browser send.
 
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::operator::REQUESTED_BY;
@@ -73,6 +75,18 @@ fn set(names: [&str; 2], value: &str, seconds: i64, same_site: &str, is_secure: 
     let (name, secure) = if is_secure { (names[0], "; Secure") } else { (names[1], "") };
     let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite={same_site}{secure}");
     HeaderValue::try_from(text).expect("values are Base64 or hexadecimal digits")
+}
+
+/// A request that a page of this coordinator sends, which is refused otherwise before its body is received.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::api) struct OwnPage;
+
+impl<S: Send + Sync> FromRequestParts<S> for OwnPage {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Answer<Self> {
+        require_own_page(&parts.method, &parts.headers).map(|()| Self)
+    }
 }
 
 /// Refuses a request with a cookie that another site's page may have caused: the browser says so, or a request that

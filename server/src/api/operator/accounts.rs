@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use serde::Deserialize;
 use tributary_protocol::id::Name;
 use tributary_protocol::operator::{
     Account, ChangePassword, CreateAccount, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN, Page, PageQuery, Session,
@@ -11,13 +12,17 @@ use tributary_protocol::operator::{
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::sealed::Sealed;
 use tributary_protocol::state::AuditAction;
+use tributary_protocol::text::is_text;
 
 use super::people::require_population;
 use crate::api::auth::{Administers, Operator, Permit, SESSIONS_MAX, account_actor};
-use crate::api::extract::{Json, Path, Query, full_page, page};
+use crate::api::extract::{Json, Path, Query, full_page, page, text};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{DbError, Tx};
+
+/// Longest name of a person of a provider, as the audit log has it.
+const ACTOR_BYTES_MAX: usize = 260;
 
 pub(super) async fn create(
     operator: Operator<Administers>,
@@ -122,6 +127,50 @@ pub(super) async fn end_sessions(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Whose sessions.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SessionsQuery {
+    /// A person whom an identity provider knows, as the audit log has it: `oidc:` and the provider's subject.
+    actor: String,
+}
+
+/// The sessions of a person whom an identity provider knows.
+pub(super) async fn provider_sessions(
+    operator: Operator<Administers>,
+    State(app): State<Arc<App>>,
+    Query(query): Query<SessionsQuery>,
+) -> Answer<Json<Vec<Session>>> {
+    let actor = provider_actor(query)?;
+    let (permit, now_ms) = (operator.may_within(), app.clock.now_ms());
+    let mut tx = app.db.read().await?;
+    Ok(Json(tx.provider_sessions(&actor, permit.population(), now_ms, SESSIONS_MAX).await?))
+}
+
+pub(super) async fn end_provider_sessions(
+    operator: Operator<Administers>,
+    State(app): State<Arc<App>>,
+    Query(query): Query<SessionsQuery>,
+) -> Answer<StatusCode> {
+    let actor = provider_actor(query)?;
+    let (permit, now_ms) = (operator.may_within(), app.clock.now_ms());
+    let mut tx = app.db.begin().await?;
+    let ended = tx.delete_provider_sessions(&actor, permit.population()).await?;
+    permit.audits(&mut tx, AuditAction::SessionsEnd, &actor, Some(format!("{ended} sessions")), now_ms).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn provider_actor(SessionsQuery { actor }: SessionsQuery) -> Answer<String> {
+    text("actor", &actor, ACTOR_BYTES_MAX)?;
+    if !actor.starts_with("oidc:") || !is_text(&actor) {
+        let detail = "actor is oidc: and the provider's subject; accounts have /accounts/{account}/sessions";
+        return Err(ApiError::new(ProblemType::Malformed, detail));
+    }
+    Ok(actor)
+}
+
 /// The power over an account. An account out of reach is answered like one that does not exist.
 async fn of_account(operator: &Operator<Administers>, tx: &mut Tx, name: &Name) -> Answer<Permit<Administers>> {
     let account = tx.account(name).await?.filter(|account| operator.reaches(account.population.as_ref()));
@@ -130,8 +179,8 @@ async fn of_account(operator: &Operator<Administers>, tx: &mut Tx, name: &Name) 
 }
 
 async fn hashed(app: &App, password: Sealed<String>) -> Answer<String> {
-    let text = password.expose();
-    if text.chars().count() < PASSWORD_CHARS_MIN || text.len() > PASSWORD_BYTES_MAX {
+    let letters = password.expose();
+    if letters.chars().count() < PASSWORD_CHARS_MIN || letters.len() > PASSWORD_BYTES_MAX {
         let detail =
             format!("a password has {PASSWORD_CHARS_MIN} characters or more, and at most {PASSWORD_BYTES_MAX} bytes");
         return Err(ApiError::new(ProblemType::Malformed, detail));

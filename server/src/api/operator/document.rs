@@ -10,6 +10,7 @@ use tributary_protocol::operator::{
 };
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Role, Task};
 
+use super::accounts::SessionsQuery;
 use super::audit::JSON_LINES;
 use super::clients::{ClassesQuery, ClientsQuery, ShapesQuery};
 use super::draft::CreateQuery;
@@ -83,6 +84,14 @@ fn accounts() -> Vec<Call> {
             .list::<Session>("The sessions."),
         delete("/accounts/{account}/sessions", "endSessions", "Ends the sessions of an account.")
             .role(Role::Admin)
+            .nothing(204, "There is none any more."),
+        get("/sessions", "providerSessions", "The sessions of a person of the identity provider, newest first.")
+            .role(Role::Admin)
+            .query::<SessionsQuery>()
+            .list::<Session>("The sessions."),
+        delete("/sessions", "endProviderSessions", "Ends the sessions of a person of the identity provider.")
+            .role(Role::Admin)
+            .query::<SessionsQuery>()
             .nothing(204, "There is none any more."),
         get("/me", "me", "Who the credential of the request stands for.").answers::<SignedIn>(200, "The operator."),
         post("/logout", "logout", "Ends the session of the request.")

@@ -1,6 +1,7 @@
 //! Job files as they are sent, in JSON or TOML, and their dry run.
 
-use axum::body::Bytes;
+use std::sync::Arc;
+
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
 use serde::Deserialize;
@@ -11,7 +12,8 @@ use tributary_protocol::operator::{CreateJob, JobDraft};
 use tributary_protocol::problem::ProblemType;
 
 use super::test_sets::is_on_coordinator;
-use crate::api::extract::Json;
+use crate::api::bodies::LARGEST;
+use crate::api::extract::{Json, body};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use tributary_engine::job::{JobSpec, SpecError};
@@ -30,17 +32,16 @@ pub(super) struct CreateQuery {
 /// A job file: [`CreateJob`] as JSON, or the file itself as `application/toml`.
 pub(super) struct SentJob(pub(super) JobFile);
 
-impl<S: Send + Sync> FromRequest<S> for SentJob {
+impl FromRequest<Arc<App>> for SentJob {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if kind.split(';').next().map(str::trim) != Some("application/toml") {
-            let Json(CreateJob { job }) = Json::from_request(request, state).await?;
+            let Json(CreateJob { job }) = Json::from_request(request, app).await?;
             return Ok(Self(job));
         }
-        let too_large = |_| ApiError::new(ProblemType::TooLarge, "the job file is larger than this call takes");
-        let body = Bytes::from_request(request, state).await.map_err(too_large)?;
+        let body = body(request, LARGEST, &app.guard).await?;
         let text = std::str::from_utf8(&body).map_err(|_| malformed("a job file is UTF-8"))?;
         JobFile::parse(text).map(Self).map_err(|error| match error {
             JobFileError::Toml(_) | JobFileError::Json(_) => malformed(&error.to_string()),
@@ -58,8 +59,10 @@ pub(super) fn invalid(error: &SpecError) -> ApiError {
     ApiError::new(ProblemType::JobFileInvalid, error.to_string())
 }
 
-/// Refuses a job that the coordinator cannot evaluate.
-pub(super) fn require_evaluator(app: &App, file: &JobFile) -> Answer<()> {
+/// Refuses what only new jobs must satisfy, and a job that the coordinator cannot evaluate.
+pub(super) fn check_new(app: &App, file: &JobFile) -> Answer<()> {
+    // A file that fails the checks of all jobs is named by them.
+    file.check().and_then(|()| file.check_new()).map_err(|error| invalid(&error.into()))?;
     if app.evaluator.is_some() || !is_on_coordinator(file) {
         return Ok(());
     }
@@ -69,7 +72,7 @@ pub(super) fn require_evaluator(app: &App, file: &JobFile) -> Answer<()> {
 
 /// What creating a job of this file would store. Refused when creating it would be refused.
 pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> {
-    require_evaluator(app, &file)?;
+    check_new(app, &file)?;
     // The id is part of what clients receive, and a dry run sends nothing.
     let spec = JobSpec::new(JobId::from_random([0; 16]), file).map_err(|error| invalid(&error))?;
     let (population, name) = (&spec.file.population, &spec.file.name);

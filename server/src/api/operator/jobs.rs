@@ -17,7 +17,7 @@ use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AuditAction, JobState};
 use tributary_protocol::update::bytes_max;
 
-use super::draft::{CreateQuery, SentJob, invalid, require_evaluator, try_out};
+use super::draft::{CreateQuery, SentJob, check_new, invalid, try_out};
 use crate::api::auth::{Operator, Permit, Steers, Views};
 use crate::api::extract::{Json, Path, Query, full_page, page};
 use crate::api::models::{ModelFile, Reader, file_response};
@@ -42,7 +42,7 @@ pub(super) async fn create(
     if query.dry_run {
         return Ok(try_out(&app, file).await?.into_response());
     }
-    require_evaluator(&app, &file)?;
+    check_new(&app, &file)?;
     file.seed = Some(file.seed.unwrap_or_else(entropy::seed));
     let id = JobId::from_random(entropy::random());
     let spec = JobSpec::new(id, file).map_err(|error| invalid(&error))?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Name;
@@ -12,13 +12,14 @@ use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::AuditAction;
 
 use crate::api::auth::{
-    Caller, Credential, Operator, Origin, SESSION_MS_MAX, SESSIONS_MAX, Views, account_actor, cookie, cookie_that_ends,
-    require_own_page,
+    Caller, Credential, Operator, Origin, OwnPage, SESSION_MS_MAX, SESSIONS_MAX, Views, account_actor, cookie,
+    cookie_that_ends,
 };
 use crate::api::extract::Json;
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{DbError, NewAudit, NewSession, Tx};
+use crate::people::PasswordsBusy;
 use crate::runtime::entropy;
 
 /// How people can sign in. The sign-in form asks before anybody is signed in.
@@ -30,12 +31,12 @@ pub(super) async fn ways(State(app): State<Arc<App>>) -> Json<SignInWays> {
 pub(super) async fn login(
     State(app): State<Arc<App>>,
     origin: Origin,
-    headers: HeaderMap,
+    OwnPage: OwnPage,
     Json(request): Json<Login>,
 ) -> Answer<Response> {
-    require_own_page(&Method::POST, &headers)?;
     let now_ms = app.clock.now_ms();
     let Login { account, password } = request;
+    let _place = app.guard.password(origin.address).ok_or(PasswordsBusy)?;
     app.people.attempts.begin(&account, origin.address, now_ms).map_err(|refused| {
         let detail = "too many attempts to sign in; wait before the next one";
         ApiError::new(ProblemType::TooManyRequests, detail).retry_after_ms(refused.retry_after_ms)
@@ -54,7 +55,7 @@ pub(super) async fn login(
     let is_right =
         password.expose().len() <= PASSWORD_BYTES_MAX && app.people.passwords.verify(password, stored.clone()).await?;
     let (Some(name), true) = (name, is_right) else { return Err(wrong()) };
-    app.people.attempts.succeeded(&account, origin.address);
+    app.people.attempts.succeeded(&account, origin.address, app.clock.now_ms());
 
     let now_ms = app.clock.now_ms();
     let actor = account_actor(&name);

@@ -38,6 +38,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/accounts/{account}", delete(accounts::revoke))
         .route("/accounts/{account}/password", put(accounts::change_password))
         .route("/accounts/{account}/sessions", get(accounts::sessions).delete(accounts::end_sessions))
+        .route("/sessions", get(accounts::provider_sessions).delete(accounts::end_provider_sessions))
         .route("/login", get(login::ways).post(login::login))
         .route("/oidc/login", get(oidc::begin))
         .route("/oidc/callback", get(oidc::callback))

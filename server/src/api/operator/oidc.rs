@@ -14,7 +14,8 @@ use crate::api::extract::{Query, text};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::NewSession;
-use crate::people::{Oidc, OidcError};
+use crate::people::{Oidc, OidcError, Returned};
+use crate::runtime::entropy;
 
 /// Longest code, state or error of a provider.
 const PARAMETER_BYTES_MAX: usize = 4096;
@@ -23,7 +24,8 @@ const PROVIDER_RETRY_MS: u64 = 5_000;
 
 /// Sends the browser to the provider.
 pub(super) async fn begin(State(app): State<Arc<App>>, origin: Origin) -> Answer<Response> {
-    let begun = provider(&app)?.begin(app.clock.now_ms()).await?;
+    let provider = provider(&app)?;
+    let begun = provider.begin(&sign_in_key(&app).await?, app.clock.now_ms()).await?;
     redirect(&begun.url, [provider_cookie(&begun.kept, origin.is_secure)])
 }
 
@@ -56,7 +58,9 @@ pub(super) async fn callback(
     };
     let kept = value_of_provider_cookie(&headers).ok_or(OidcError::NotBegun)?;
     let now_ms = app.clock.now_ms();
-    let person = oidc.finish(&code, &state, &kept, now_ms).await?;
+    let begun = Returned::new(&kept, &state, &sign_in_key(&app).await?, now_ms)?;
+    let _place = app.guard.sign_in(origin.address).ok_or(OidcError::Busy)?;
+    let person = oidc.finish(&code, &begun, now_ms).await?;
     let new = NewSession {
         account: None,
         actor: &format!("oidc:{}", person.subject),
@@ -75,6 +79,19 @@ pub(super) async fn callback(
 
 fn provider(app: &App) -> Answer<&Oidc> {
     app.people.oidc.as_ref().ok_or_else(|| ApiError::not_found("identity provider: none is configured"))
+}
+
+/// The key of the deployment that signs what browsers keep of a sign-in. The first sign-in makes it.
+async fn sign_in_key(app: &App) -> Answer<String> {
+    if let Some(key) = app.db.read().await?.sign_in_key().await? {
+        return Ok(key);
+    }
+    let fresh: String = entropy::random::<32>().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut tx = app.db.begin().await?;
+    tx.make_sign_in_key(&fresh).await?;
+    let key = tx.sign_in_key().await?.ok_or_else(|| ApiError::internal("the key of sign-ins is gone"))?;
+    tx.commit().await?;
+    Ok(key)
 }
 
 fn redirect(to: &str, cookies: impl IntoIterator<Item = HeaderValue>) -> Answer<Response> {

@@ -102,6 +102,9 @@ fn new_token(request: CreateToken, now_ms: i64) -> Answer<Token> {
             ..new(TokenKind::Enrolment, label)
         },
     };
+    if token.uses_max == Some(0) || token.per_minute_max == Some(0) {
+        return Err(ApiError::new(ProblemType::Malformed, "uses_max and per_minute_max are at least 1"));
+    }
     let attributes = token.attributes.as_map();
     let are_texts = attributes.iter().all(|(name, value)| is_text(name) && is_text(value));
     if !are_texts || !is_text(&token.label) {

@@ -75,6 +75,8 @@ async fn receive_and_store(
     permit.audits(&mut tx, AuditAction::TestSetUpload, &spec.id, Some(detail), app.clock.now_ms()).await?;
     tx.commit().await?;
     app.blobs.delete(former.into_iter().collect()).await;
+    // Otherwise the bodies of many uploads would lie there until the next scheduled run.
+    app.blobs.clear_some(&app.db).await;
     Ok(view)
 }
 

@@ -27,8 +27,9 @@ use super::peer::PeerCertificate;
 use super::tls::{Spoken, Tls};
 use crate::metrics::{Dropped, Handshake, Metrics};
 
-/// Largest read buffer of a connection. The head of a request must fit in it, and it is the largest piece of a body.
-const READ_BYTES_MAX: usize = 64 << 10;
+/// Largest read buffer of a connection. The head of a request must fit in it, and it is the largest piece of a body: as
+/// much as a record of TLS.
+const READ_BYTES_MAX: usize = 16 << 10;
 /// Requests that one HTTP/2 connection may have at the same time. Held check-ins count.
 const STREAMS_MAX: u32 = 200;
 /// Streams of one HTTP/2 connection that its client opened and reset before they were handled. One more closes the

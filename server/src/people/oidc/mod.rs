@@ -10,6 +10,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::{Client, Url};
+use ring::hmac;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -34,6 +35,10 @@ const ANSWER_BYTES_MAX: usize = 256 << 10;
 const DISCOVERY_MS: i64 = 3_600_000;
 /// Fewest milliseconds between two look-ups because of a key that is not known.
 const KEYS_EVERY_MS: i64 = 60_000;
+/// How long a sign-in may take, in milliseconds.
+const SIGN_IN_MS_MAX: i64 = 600_000;
+/// Longest subject of a person.
+const SUBJECT_BYTES_MAX: usize = 255;
 /// Sign-ins whose code is being exchanged. Further ones are refused.
 const EXCHANGES_MAX: usize = 8;
 
@@ -88,6 +93,13 @@ pub(crate) struct Begun {
     pub(crate) kept: String,
 }
 
+/// A sign-in that comes back to the browser in which it began.
+#[derive(Debug)]
+pub(crate) struct Returned {
+    nonce: String,
+    verifier: String,
+}
+
 /// A person that the provider knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Person {
@@ -134,6 +146,29 @@ struct Tokens {
     id_token: Sealed<String>,
 }
 
+impl Returned {
+    /// The sign-in that began in this browser, from the cookie that it was given then and the state that came back.
+    /// Only one that this deployment began takes a place among those that are being exchanged.
+    pub(crate) fn new(kept: &str, state: &str, key: &str, now_ms: i64) -> Result<Self, OidcError> {
+        let (signed, signature) = kept.rsplit_once('.').ok_or(OidcError::NotBegun)?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| OidcError::NotBegun)?;
+        hmac::verify(&cookie_key(key), signed.as_bytes(), &signature).map_err(|_| OidcError::NotBegun)?;
+        let parts: Vec<&str> = signed.split('.').collect();
+        let [begun, nonce, verifier, at_ms] = parts[..] else { return Err(OidcError::NotBegun) };
+        let age_ms = at_ms.parse::<i64>().map_err(|_| OidcError::NotBegun)?;
+        let is_recent = (-SIGN_IN_MS_MAX..=SIGN_IN_MS_MAX).contains(&now_ms.saturating_sub(age_ms));
+        // Equal hashes: the time of the comparison says nothing about the state.
+        if Sha256Hash::of(begun.as_bytes()) != Sha256Hash::of(state.as_bytes()) || !is_recent {
+            return Err(OidcError::NotBegun);
+        }
+        Ok(Self { nonce: nonce.to_owned(), verifier: verifier.to_owned() })
+    }
+}
+
+fn cookie_key(key: &str) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes())
+}
+
 impl Oidc {
     /// Sends nothing yet.
     pub(crate) fn new(settings: OidcSettings) -> Result<Self, reqwest::Error> {
@@ -145,8 +180,8 @@ impl Oidc {
         &self.settings.public_url
     }
 
-    /// The beginning of a sign-in.
-    pub(crate) async fn begin(&self, now_ms: i64) -> Result<Begun, OidcError> {
+    /// The beginning of a sign-in. `key` signs what the browser keeps.
+    pub(crate) async fn begin(&self, key: &str, now_ms: i64) -> Result<Begun, OidcError> {
         let known = self.known(None, now_ms).await?;
         let [state, nonce, verifier] = [(); 3].map(|()| URL_SAFE_NO_PAD.encode(entropy::random::<32>()));
         let challenge = URL_SAFE_NO_PAD.encode(Sha256Hash::of(verifier.as_bytes()).0);
@@ -160,20 +195,14 @@ impl Oidc {
             .append_pair("nonce", &nonce)
             .append_pair("code_challenge", &challenge)
             .append_pair("code_challenge_method", "S256");
-        Ok(Begun { url: url.into(), kept: format!("{state}.{nonce}.{verifier}") })
+        let kept = format!("{state}.{nonce}.{verifier}.{now_ms}");
+        let signature = URL_SAFE_NO_PAD.encode(hmac::sign(&cookie_key(key), kept.as_bytes()));
+        Ok(Begun { url: url.into(), kept: format!("{kept}.{signature}") })
     }
 
-    /// The person who came back with a code. `kept` is the cookie that the browser was given at the beginning.
-    pub(crate) async fn finish(&self, code: &str, state: &str, kept: &str, now_ms: i64) -> Result<Person, OidcError> {
-        let mut parts = kept.split('.');
-        let (Some(begun), Some(nonce), Some(verifier), None) = (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(OidcError::NotBegun);
-        };
-        // Equal hashes: the time of the comparison says nothing about the state.
-        if Sha256Hash::of(begun.as_bytes()) != Sha256Hash::of(state.as_bytes()) || state.is_empty() {
-            return Err(OidcError::NotBegun);
-        }
+    /// The person who came back with a code.
+    pub(crate) async fn finish(&self, code: &str, begun: &Returned, now_ms: i64) -> Result<Person, OidcError> {
+        let Returned { nonce, verifier } = begun;
         let _turn = self.exchanges.try_acquire().map_err(|_| OidcError::Busy)?;
         let known = self.known(None, now_ms).await?;
         let token = self.exchange(&known.endpoints, code, verifier).await?;
@@ -260,8 +289,13 @@ impl Oidc {
         let found = self.settings.roles.iter().find(|mapped| groups.contains(&mapped.group.as_str()));
         let GroupRole { role, population, .. } = found.ok_or(OidcError::NoRole)?.clone();
         let claim = |name: &str| claims.other.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        // Two people must never be one actor, so nothing of it is replaced or cut (OpenID Connect Core, section 2).
+        let is_plain = claims.sub.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        if !is_plain || !(1..=SUBJECT_BYTES_MAX).contains(&claims.sub.len()) {
+            return Err(OidcError::Invalid("ID token: its subject is not 1 to 255 ASCII characters".into()));
+        }
         let name = claim("preferred_username").or(claim("email")).or(claim("name")).unwrap_or(&claims.sub);
-        Ok(Person { subject: plain(&claims.sub), name: plain(name), role, population })
+        Ok(Person { subject: claims.sub.clone(), name: plain(name), role, population })
     }
 
     fn redirect_uri(&self) -> String {

@@ -34,7 +34,6 @@ use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
 use crate::services::Services;
 pub(crate) use body::Body;
 use body::{Stops, piece};
-use refusal::ATTEMPT_BYTES;
 pub(crate) use refusal::{Stop, UploadRefusal};
 
 /// Largest update that is held in memory and stored by the transaction that acknowledges it.

@@ -7,7 +7,16 @@ use crate::db::DbError;
 use crate::lifecycle::assignments::Refusal;
 
 /// A body that breaks off before this many bytes costs the coordinator more than its sender.
-pub(super) const ATTEMPT_BYTES: u64 = 64 << 10;
+const ATTEMPT_BYTES: u64 = 64 << 10;
+
+/// The part of what is stored that a chunk must bring: all of it is read and decoded again for each chunk.
+const CHUNK_PART: u64 = 8;
+
+/// Whether a chunk, which does not end the update, costs the coordinator more than its sender. `offset` is where it
+/// begins.
+pub(super) fn is_small_chunk(bytes: u64, offset: Option<u64>) -> bool {
+    bytes < ATTEMPT_BYTES.max(offset.unwrap_or(0) / CHUNK_PART)
+}
 
 /// Why an upload is refused or ends early.
 #[derive(Debug, thiserror::Error)]

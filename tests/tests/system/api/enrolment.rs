@@ -62,6 +62,40 @@ async fn a_token_enrols_no_more_in_a_minute_than_it_may() {
     enrol(&world, &three, json!({})).await.value();
 }
 
+/// Goal: who has a token cannot fill the database at once, unless an operator allows it.
+#[tokio::test]
+async fn a_token_without_settings_enrols_at_a_bounded_rate() {
+    let world = World::start().await;
+    let plain = token(&world, json!({})).await;
+    let open = token(&world, json!({ "per_minute_max": null })).await;
+    assert_eq!((plain.token.per_minute_max, open.token.per_minute_max), (Some(600), None));
+    let first: Page<Token> = world.look("/tokens").await.ok();
+    let made = first.items.iter().find(|token| token.label == "made at the first start" && token.role.is_none());
+    assert!(made.is_none_or(|token| token.per_minute_max == Some(600)));
+    for nobody in [json!({ "per_minute_max": 0 }), json!({ "uses_max": 0 })] {
+        let mut wanted = json!({ "kind": "enrolment", "population": "devices" });
+        wanted.as_object_mut().unwrap().extend(nobody.as_object().unwrap().clone());
+        world.operate(Method::POST, "/tokens", &wanted).await.refused(ProblemType::Malformed);
+    }
+}
+
+/// Goal: clients that have gone, or never came, do not make those that are there wait.
+#[tokio::test]
+async fn windows_follow_the_clients_that_were_seen() {
+    let world = World::start().await;
+    let device = world.device().await;
+    let seen = async |within_ms: i64| {
+        let since_ms = world.app().clock.now_ms() - within_ms;
+        world.app().db.read().await.unwrap().clients_seen(&"devices".parse().unwrap(), since_ms).await.unwrap()
+    };
+    let before = seen(86_400_000).await;
+    let gone = world.device().await;
+    assert_eq!(seen(86_400_000).await, before + 1);
+    world.hand.advance_ms(86_400_001);
+    let _ = device.check_in(0).await;
+    assert_eq!(seen(86_400_000).await, 1, "without {}", gone.id);
+}
+
 /// Goal: what a token grants stays, whatever the device says at enrolment and later, and rounds go by it.
 #[tokio::test]
 async fn granted_attributes_win_over_what_the_device_says() {

@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Name;
-use tributary_protocol::operator::{REQUESTED_BY, SignInWays, SignedIn};
+use tributary_protocol::operator::{AuditEntry, Page, REQUESTED_BY, Session, SignInWays, SignedIn};
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::state::Role;
+use tributary_protocol::state::{AuditAction, Role};
 use tributary_server::people::{GroupRole, OidcSettings};
 
-use crate::support::{Answer, NOW_MS, World};
+use crate::support::{Answer, NOW_MS, World, within_reason};
 
 type Pairs = BTreeMap<String, String>;
 
@@ -30,6 +30,10 @@ type Pairs = BTreeMap<String, String>;
 struct Provider {
     address: String,
     state: Mutex<Said>,
+    /// Tokens are given out while it is free.
+    gate: tokio::sync::Mutex<()>,
+    /// How often it was asked for a token.
+    asked: tokio::sync::Semaphore,
 }
 
 struct Said {
@@ -61,7 +65,12 @@ impl Provider {
             key_sets: 0,
             issuer: address.clone(),
         };
-        let provider = Arc::new(Self { address, state: Mutex::new(said) });
+        let provider = Arc::new(Self {
+            address,
+            state: Mutex::new(said),
+            gate: tokio::sync::Mutex::new(()),
+            asked: tokio::sync::Semaphore::new(0),
+        });
         let routes = Router::new()
             .route("/.well-known/openid-configuration", get(configuration))
             .route("/authorize", get(authorize))
@@ -96,6 +105,8 @@ async fn authorize(State(provider): State<Arc<Provider>>, Query(asked): Query<Pa
 }
 
 async fn token(State(provider): State<Arc<Provider>>, headers: HeaderMap, body: String) -> Response {
+    provider.asked.add_permits(1);
+    drop(provider.gate.lock().await);
     let form: reqwest::Url = format!("http://form?{body}").parse().unwrap();
     let asked: Pairs = form.query_pairs().into_owned().collect();
     let refused = |error: &str| (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response();
@@ -295,4 +306,77 @@ async fn a_provider_that_calls_itself_otherwise_or_is_none_is_not_used() {
     visit(&format!("{}/operator/v1/oidc/login", without.server()), None).await.refused(ProblemType::NotFound);
     let ways: SignInWays = Answer::to(without.request(Method::GET, "/operator/v1/login")).await.ok();
     assert!(!ways.provider);
+}
+
+/// Goal: who has begun nothing takes no place among those who sign in, and one address takes one. Method: the provider
+/// holds its answers back.
+#[tokio::test]
+async fn made_up_cookies_take_no_place_of_those_who_sign_in() {
+    let (mut world, provider) = world().await;
+    world.set_behind_proxy(true);
+    world.restart().await;
+    let come_back = |callback: &str, cookie: &str, address: &'static str| {
+        let request = browser().get(callback).header("cookie", cookie).header("x-forwarded-for", address);
+        tokio::spawn(Answer::to(request))
+    };
+    let held = provider.gate.lock().await;
+    let (callback, cookie) = to_provider_and_back(&world).await;
+    let first = come_back(&callback, &cookie, "192.0.2.1");
+    within_reason(provider.asked.acquire()).await.unwrap().forget();
+    let made_up = callback.replace("&state=", "&state=x");
+    let kept = "tributary_provider=x.y.z";
+    let resigned = format!("tributary_provider=x.{}", cookie.split_once('.').unwrap().1);
+    for cookie in [kept.to_owned(), resigned, format!("{kept}.1.AAAA"), cookie.clone()] {
+        for _ in 0..4 {
+            within_reason(come_back(&made_up, &cookie, "192.0.2.9")).await.unwrap().refused(ProblemType::Unauthorized);
+        }
+    }
+    let (callback, cookie) = to_provider_and_back(&world).await;
+    let again = within_reason(come_back(&callback, &cookie, "192.0.2.1")).await.unwrap();
+    again.refused(ProblemType::TooManyRequests);
+    let other = come_back(&callback, &cookie, "192.0.2.2");
+    within_reason(provider.asked.acquire()).await.unwrap().forget();
+    drop(held);
+    for honest in [first, other] {
+        assert_eq!(within_reason(honest).await.unwrap().status, 303);
+    }
+    world.hand.advance_ms(600_001);
+    let (callback, cookie) = to_provider_and_back(&world).await;
+    world.hand.advance_ms(600_001);
+    come_back(&callback, &cookie, "192.0.2.3").await.unwrap().refused(ProblemType::Unauthorized);
+}
+
+/// Goal: an admin ends the sessions of a person whom the provider knows, within the admin's population; two subjects
+/// are two people.
+#[tokio::test]
+async fn people_of_a_provider_are_shut_out_by_their_subject() {
+    let (world, provider) = world().await;
+    let signed_in = async |claims: Value| {
+        provider.set_claims(claims);
+        cookies(&sign_in(&world).await).remove(0)
+    };
+    let status = async |session: &str| {
+        Answer::to(world.request(Method::GET, "/operator/v1/me").header("cookie", session)).await.status
+    };
+    let all = signed_in(json!({ "sub": "a b" })).await;
+    let of_ward = signed_in(json!({ "sub": "a b", "groups": ["ward"] })).await;
+    let other = signed_in(json!({ "sub": "a  b" })).await;
+    for sub in ["a\u{1}b", "", "\u{e9}", &"x".repeat(256)] {
+        provider.set_claims(json!({ "sub": sub }));
+        sign_in(&world).await.refused(ProblemType::Unauthorized);
+    }
+    let sessions: Vec<Session> = world.look("/sessions?actor=oidc:a%20b").await.ok();
+    assert_eq!(sessions.len(), 2);
+    for wrong in ["account:ada", "", "oidc:%1b"] {
+        world.look(&format!("/sessions?actor={wrong}")).await.refused(ProblemType::Malformed);
+    }
+    let within = world.operator_token(Role::Admin, Some("devices")).await;
+    let end = world.request(Method::DELETE, "/operator/v1/sessions?actor=oidc:a%20b");
+    assert_eq!(Answer::to(end.bearer_auth(within.secret.expose())).await.status, 204);
+    assert_eq!([status(&all).await, status(&of_ward).await, status(&other).await], [200, 401, 200]);
+    assert_eq!(world.operate(Method::DELETE, "/sessions?actor=oidc:a%20b", &json!({})).await.status, 204);
+    assert_eq!([status(&all).await, status(&other).await], [401, 200]);
+    let log: Page<AuditEntry> = world.look("/audit?limit=1").await.ok();
+    let entry = &log.items[0];
+    assert_eq!((entry.action, entry.subject.as_str()), (AuditAction::SessionsEnd, "oidc:a b"));
 }

@@ -13,7 +13,7 @@ use crate::support::{Answer, World, job_file, within_reason};
 /// The role that a call needs, by rules of its own: what the document says is checked against them.
 fn expected_role(method: &Method, path: &str) -> Role {
     let is_for_admins =
-        ["/tokens", "/accounts"].iter().any(|prefix| path.starts_with(&format!("/operator/v1{prefix}")));
+        ["/tokens", "/accounts", "/sessions"].iter().any(|prefix| path.starts_with(&format!("/operator/v1{prefix}")));
     match path {
         _ if is_for_admins => Role::Admin,
         "/operator/v1/populations" if method == Method::POST => Role::Admin,
@@ -91,6 +91,7 @@ fn filled(path: &str, call: &Value, job: &Job, client: &str, token: &CreatedToke
         .map(|parameter| match parameter["name"].as_str().unwrap() {
             "population" => "population=devices".to_owned(),
             "job" => format!("job={}", job.head.id),
+            "actor" => "actor=oidc:x".to_owned(),
             name => format!("{name}=x"),
         })
         .collect();

@@ -64,6 +64,8 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
         (Method::PUT, "/accounts/ada/password".into()),
         (Method::GET, "/accounts/ada/sessions".into()),
         (Method::DELETE, "/accounts/ada/sessions".into()),
+        (Method::GET, "/sessions?actor=oidc:x".into()),
+        (Method::DELETE, "/sessions?actor=oidc:x".into()),
         (Method::POST, "/logout".into()),
         (Method::POST, "/logout-everywhere".into()),
         (Method::GET, "/me".into()),

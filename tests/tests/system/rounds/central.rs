@@ -7,8 +7,8 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::operator::{AuditEntry, Job, Node, Page, Round, RoundDetail, TestSet, TestSetState};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::safetensors::{Data, Dtype, Tensor, write};
-use tributary_protocol::state::{AbandonReason, HealthKind, JobState, Phase};
-use tributary_server::db::Db;
+use tributary_protocol::state::{AbandonReason, HealthKind, JobState, Phase, Task};
+use tributary_server::db::{Db, RoundKey};
 
 use crate::support::{Answer, Device, World, job_file, within_reason};
 
@@ -31,6 +31,18 @@ fn test_set(last: i64) -> Vec<u8> {
     let tensors = [
         Tensor { name: "inputs", shape: &[3, 2], data: Data::F32(&inputs) },
         Tensor { name: "labels", shape: &[3], data: Data::Bytes(Dtype::I64, &labels) },
+    ];
+    write(&tensors, &Default::default())
+}
+
+/// A test set of two megabytes.
+fn many_examples(first: i64) -> Vec<u8> {
+    const EXAMPLES: usize = 120_000;
+    let inputs = vec![first as f32; 2 * EXAMPLES];
+    let labels: Vec<u8> = (0..EXAMPLES as i64).flat_map(|number| (number % 2).to_le_bytes()).collect();
+    let tensors = [
+        Tensor { name: "inputs", shape: &[EXAMPLES, 2], data: Data::F32(&inputs) },
+        Tensor { name: "labels", shape: &[EXAMPLES], data: Data::Bytes(Dtype::I64, &labels) },
     ];
     write(&tensors, &Default::default())
 }
@@ -178,6 +190,70 @@ async fn a_restart_evaluates_what_was_open() {
     world.drive().await;
     assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Completed);
     world.check_books(job.head.id).await;
+}
+
+/// Goal: an evaluation that ends the process does so twice at most, and a stop in good order is no such end.
+/// Method: the beginnings are noted as by two coordinators that were killed.
+#[tokio::test]
+async fn an_evaluation_that_ended_the_process_is_given_up() {
+    let world = World::start().await;
+    let device = world.device().await;
+    for (name, begun, phase) in [("once", 1, Phase::Committed), ("twice", 2, Phase::Abandoned)] {
+        let job: Job = world.create_job(&own_job(&json!({ "name": name }))).await.ok();
+        train_once(&world, &job, &device).await;
+        let key = RoundKey { job: job.head.id, task: Task::Evaluate, number: 1 };
+        let mut tx = world.app().db.begin().await.unwrap();
+        tx.begin_evaluation(key).await.unwrap();
+        tx.end_evaluation(key).await.unwrap();
+        for so_often in 1..=begun {
+            assert_eq!(tx.begin_evaluation(key).await.unwrap(), so_often);
+        }
+        tx.commit().await.unwrap();
+        upload(&world, &job, test_set(1)).await.ok::<TestSet>();
+        let round = evaluated(&world, &job, 1).await;
+        let reason = (phase == Phase::Abandoned).then_some(AbandonReason::Fault);
+        assert_eq!((round.phase, round.reason), (phase, reason), "{name}");
+        world.drive().await;
+        assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Completed);
+        world.check_books(job.head.id).await;
+    }
+}
+
+/// Goal: jobs whose layers would fill the memory of the coordinator are refused where they are created.
+#[tokio::test]
+async fn networks_that_need_too_much_memory_are_refused_when_a_job_is_created() {
+    let world = World::start().await;
+    let mut file = own_job(&json!({}));
+    file["model"] = json!({ "input": [1, 256, 256], "layers": [
+        { "kind": "conv2d", "out_channels": 1024, "kernel_size": [1, 1] }, { "kind": "relu" },
+        { "kind": "avg_pool2d", "kernel_size": [256, 256] }, { "kind": "flatten" },
+        { "kind": "linear", "out_features": 10 },
+    ] });
+    let problem = world.create_job(&file).await.refused(ProblemType::JobFileInvalid);
+    assert!(problem.detail.contains("[evaluation] where must be \"clients\" here"), "{}", problem.detail);
+    let dry = world.operate(Method::POST, "/jobs?dry_run=true", &json!({ "job": file })).await;
+    assert_eq!(dry.refused(ProblemType::JobFileInvalid).detail, problem.detail);
+}
+
+/// Goal: a test set that is replaced leaves nothing, before any scheduled work.
+#[tokio::test]
+async fn ten_uploads_leave_one_body() {
+    let world = World::start().await;
+    let job: Job = world.create_job(&own_job(&json!({}))).await.ok();
+    for number in 0..10 {
+        upload(&world, &job, many_examples(number)).await.ok::<TestSet>();
+    }
+    let sql = "select (select count(*) from staged_bodies) + (select count(*) from objects) \
+               + (select count(distinct blob) from blob_chunks where blob not like 'model/%')";
+    let rows: i64 = match &world.app().db {
+        Db::Sqlite { writer, .. } => {
+            sqlx::query_scalar(sql).fetch_one(&mut *writer.acquire().await.unwrap()).await.unwrap()
+        }
+        Db::Postgres { pool, .. } => sqlx::query_scalar(sql).fetch_one(pool).await.unwrap(),
+    };
+    let state: TestSetState = world.look(&format!("/jobs/{}/test-set", job.head.id)).await.ok();
+    assert_eq!(state.test_set.unwrap().sha256, Sha256Hash::of(&many_examples(9)));
+    assert!(rows <= 3, "{rows} rows");
 }
 
 #[tokio::test]

@@ -118,6 +118,30 @@ async fn a_body_that_does_not_go_on_where_the_upload_is_is_refused_and_changes_n
     world.check_books(job.head.id).await;
 }
 
+/// Goal: what is stored is not read again and again for chunks that bring next to nothing of it.
+#[tokio::test]
+async fn chunks_that_are_small_beside_what_is_stored_are_attempts() {
+    let world = World::start().await;
+    let job = world.job(goal(1)).await;
+    let device = world.device().await;
+    let [assignment] = world.assign([&device]).await;
+    let body = delta_file(&assignment, &delta(1));
+    Half::send(&world, &device, &assignment, &body, 1_600_000).await.break_off().await;
+    let mut offset = 1_600_000;
+    let mut chunk = async |bytes: usize| {
+        let part = &body[offset..offset + bytes];
+        let answer = device.patch_part(assignment.id, offset, part, &body, "?0").await;
+        offset += bytes;
+        answer
+    };
+    assert_eq!(chunk(200_000).await.status, 204, "an eighth is no attempt");
+    for _ in 1..32 {
+        assert_eq!(chunk(66_000).await.status, 204);
+    }
+    chunk(66_000).await.refused(ProblemType::UpdateRejected);
+    assert_eq!(world.assignments(job.head.id, 1).await[0].state, AssignmentState::Rejected);
+}
+
 /// Goal: what broke off and never came back leaves nothing, whether its round ended or the clock deleted it.
 #[tokio::test]
 async fn what_never_came_back_is_deleted() {
