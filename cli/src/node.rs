@@ -45,3 +45,32 @@ pub(crate) async fn run(command: NodeCommand, api: &Api, output: &Output) -> Res
     output.note_if_cut(nodes.is_cut);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::testing::{Fake, job, output};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: NodeCommand,
+    }
+
+    #[tokio::test]
+    async fn a_coordinator_is_listed_with_the_names_of_its_jobs_and_their_ids_in_json() {
+        let jobs = vec![job(1, "demo", "digits"), job(2, "demo", "text")];
+        let id = jobs[0].head.id.to_string();
+        let api = Fake { jobs, ..Fake::default() }.start().await;
+        let list = async |json| {
+            let (output, printed) = output(json);
+            run(Line::parse_from(["node", "list"]).command, &api, &output).await.unwrap();
+            printed.lock().unwrap().clone()
+        };
+        let text = list(false).await;
+        assert!(text.contains("digits text") && !text.contains(&id), "{text}");
+        assert!(list(true).await.contains(&id));
+    }
+}

@@ -175,6 +175,8 @@ impl Coordinator {
         let blobs = Blobs::open(store, &db).await?;
         let first_operator_token = let_operator_in(&db, &clock, config.operator_token.as_ref()).await?;
         let node = match (db.engine(), &config.node) {
+            // SQLite has one coordinator. Under the same name after each start it continues its leases at once, instead
+            // of waiting for them to end.
             (Engine::Sqlite, _) => "local".parse().expect("a valid name"),
             (Engine::Postgres, Some(node)) => node.clone(),
             (Engine::Postgres, None) => entropy::node(),

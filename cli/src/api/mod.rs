@@ -445,6 +445,7 @@ impl Api {
         if status.is_success() {
             return Ok(response);
         }
+        // An unreadable body leaves the status, which says more than the failure of reading it.
         let body = http::read_body(response, PROBLEM_BYTES_MAX).await.unwrap_or_default();
         if let Ok(problem) = serde_json::from_slice::<Problem>(&body) {
             return Err(problem.into());

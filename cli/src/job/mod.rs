@@ -259,6 +259,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_population_without_jobs_is_a_list_and_a_missing_one_is_not_found() {
+        let api = Fake::default().start().await;
+        let list = async |name| {
+            let line = Line::parse_from(["job", "list", "--population", name]);
+            run(line.command, &api, &output(true).0).await
+        };
+        assert!(list("demo").await.is_ok());
+        let error = list("demos").await.expect_err("mistyped");
+        assert_eq!(error.exit_code(), crate::error::exit::NOT_FOUND);
+        assert!(error.hint().unwrap().starts_with("did you mean demo?"));
+    }
+
+    #[tokio::test]
     async fn lists_and_details_are_tables_for_people_and_lines_for_programs() {
         let mut digits = job(1, "demo", "digits");
         digits.file.stop.rounds = Some(30);

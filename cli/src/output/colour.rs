@@ -48,6 +48,7 @@ mod tests {
             painted,
             "NAME  STATE\nrunning-shoes  \u{1b}[32mrunning\u{1b}[0m\nb  \u{1b}[31mabandoned\u{1b}[0m (x)\n"
         );
+        assert_eq!(paint("trouble: no driver"), "\u{1b}[31mtrouble\u{1b}[0m: no driver");
         assert_eq!(console::strip_ansi_codes(&painted), "NAME  STATE\nrunning-shoes  running\nb  abandoned (x)\n");
     }
 }

@@ -63,6 +63,7 @@ impl Fake {
         let state = Stage { fake: Arc::new(Mutex::new(self.clone())), scenes: Arc::new(Mutex::new(scenes)) };
         let routes = Router::new()
             .route("/populations", get(list_populations))
+            .route("/nodes", get(list_nodes))
             .route("/clients", get(list_clients))
             .route("/jobs", get(list_jobs).post(create_job))
             .route("/jobs/{id}", get(show_job).patch(file_job).delete(delete_job))
@@ -107,6 +108,15 @@ async fn write_log(State(log): State<Arc<Mutex<Log>>>, request: Request, next: N
 /// One population, without clients.
 async fn list_populations() -> Response {
     Json(json!({ "items": [{ "name": "demo", "clients": 0, "created_at_ms": 0 }] })).into_response()
+}
+
+/// One coordinator, which drives every job.
+async fn list_nodes(State(stage): State<Stage>) -> Response {
+    let jobs = stage.fake.lock().unwrap().jobs.clone();
+    let leases: Vec<_> =
+        jobs.iter().map(|job| json!({ "job": job.head.id, "token": 1, "expires_at_ms": 9_000 })).collect();
+    let node = json!({ "id": "north", "version": "0.1.0", "started_at_ms": 0, "seen_at_ms": 0, "leases": leases });
+    Json(json!({ "items": [node] })).into_response()
 }
 
 async fn list_clients() -> Response {

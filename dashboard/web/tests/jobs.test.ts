@@ -4,7 +4,7 @@ import { marksOf, overlaid } from "../src/lib/curve";
 import { passes, rank } from "../src/lib/jobs";
 import { logTicks } from "../src/lib/scale";
 import { codecName, differences, hyperparameters, settingsOf } from "../src/lib/settings";
-import { sorted } from "../src/lib/sort";
+import { beginsWithLargest, sorted } from "../src/lib/sort";
 
 function entry(name: string, state: string, more: Record<string, unknown> = {}): JobOverview {
   const job = { id: `job_${name}`, name, population: "phones", state, ...more };
@@ -22,6 +22,11 @@ describe("the job table", () => {
     expect(sorted(rows, (row) => row.v, true).map((row) => row.v)).toEqual([10, 2, 2, undefined]);
     expect(sorted(rows, (row) => row.v, false)).toEqual([rows[0], rows[3], rows[2], rows[1]]);
     expect(sorted([{ v: "b" }, { v: "a" }], (row) => row.v, false).map((row) => row.v)).toEqual(["a", "b"]);
+  });
+
+  it("begins with the largest number and the worst share, and with A", () => {
+    const columns = [{ number: true }, { worstFirst: true }, {}];
+    expect(columns.map(beginsWithLargest)).toEqual([true, true, false]);
   });
 
   it("finds jobs by words in any of their texts, and by state", () => {

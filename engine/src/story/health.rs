@@ -143,6 +143,7 @@ fn rounds_abandoned(facts: &HealthFacts<'_>) -> Option<Health> {
         AbandonReason::Fault => "the coordinator's log names the data that it could not read",
         AbandonReason::JobStopped | AbandonReason::Superseded => "",
     };
+    // A round that committed since shows that the job can recover by itself.
     let severity = if seen.first().is_some_and(|newest| newest.abandoned.is_some()) {
         Severity::Trouble
     } else {
@@ -179,6 +180,7 @@ fn loss_rises(facts: &HealthFacts<'_>) -> Option<Health> {
     let (newer, older) = seen.split_at(LOSSES_SEEN / 2);
     let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
     let (now, before) = (mean(newer), mean(older));
+    // Each newer loss above each older one: a mean alone would warn of a single noisy round.
     let is_above = newer.iter().all(|loss| older.iter().all(|old| loss > old));
     if !is_above || now <= before * LOSS_RISE {
         return None;

@@ -291,6 +291,7 @@ impl Combine {
         let is_norm = |norm: f64| norm > 0.0 && norm <= 1e9;
         let is_count = |count: u32| (1..=1000).contains(&count);
         match *self {
+            // How many wrong updates Krum and Bulyan may have depends on the cohort, which `validity::limits` knows.
             Self::WeightedMean | Self::UniformMean | Self::Median | Self::Krum(_) | Self::Bulyan(_) => Ok(()),
             Self::QFedAvg(QFedAvg { q }) => require((0.0..=100.0).contains(&q), "[aggregation] combine.q", "0 to 100"),
             Self::NormClipping(NormClipping { norm, adaptive }) => {

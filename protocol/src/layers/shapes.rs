@@ -150,6 +150,7 @@ impl Layer {
             }
             Self::Relu {} | Self::Gelu {} | Self::Tanh {} | Self::Sigmoid {} => Ok(input.to_vec()),
             Self::Flatten {} => Ok(vec![input.iter().product()]),
+            // With 1 nothing would be left to scale up. NaN is in no range.
             Self::Dropout { probability } => match (0.0..1.0).contains(&probability) {
                 true => Ok(input.to_vec()),
                 false => Err(out_of_range("probability", "at least 0 and below 1")),
@@ -223,6 +224,7 @@ fn windows(
     let too_large = || LayerError::TooLarge { got: input.to_vec() };
     let does_not_fit = || LayerError::WindowTooLarge { window: kernel.into(), got: input.to_vec() };
     let along = |length: usize, kernel: usize, stride: usize, zeros: usize| {
+        // The numbers are an operator's: they may be so large that sums of them overflow.
         let padded = zeros.checked_mul(2).and_then(|zeros| zeros.checked_add(length)).ok_or_else(too_large)?;
         padded.checked_sub(kernel).map(|room| room / stride + 1).ok_or_else(does_not_fit)
     };

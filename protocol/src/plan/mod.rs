@@ -211,6 +211,7 @@ impl Training {
         if changes.len() > WORK_CHANGES_MAX {
             return Err(TrainingError::WorkSchedule("may have at most 1000 changes"));
         }
+        // A change at version 0 would contradict `epochs` and `steps`, which are the amount from the start.
         let first = changes.first().is_none_or(|first| first.version > 0);
         if !(first && changes.is_sorted_by(|one, next| one.version < next.version)) {
             return Err(TrainingError::WorkSchedule("needs versions of at least 1 in ascending order"));

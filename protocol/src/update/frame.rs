@@ -127,6 +127,7 @@ pub(super) fn write(parameters: &ParameterList, joins: bool, mut encode: impl Fn
     let mut section = Vec::new();
     for place in sections(parameters, joins) {
         section.clear();
+        // Into a buffer first: the length precedes the bytes, and is not known before them.
         encode(place, &mut section);
         write_length(section.len(), &mut frame);
         frame.extend_from_slice(&section);
@@ -199,6 +200,7 @@ impl FrameReader {
                         length => Ok(length.map(|length| length as usize)),
                     })
                     .map_err(refused)?;
+                // No codec writes an empty section, and one would never be decoded: the loop ends with the bytes.
                 if self.wanted == Some(0) {
                     return Err(refused(SectionError::Truncated));
                 }
@@ -206,6 +208,7 @@ impl FrameReader {
             };
             let (piece, rest) = bytes.split_at(bytes.len().min(wanted - self.partial.len()));
             bytes = rest;
+            // A section that arrives whole is decoded where it lies, without a copy.
             let whole = piece.len() == wanted;
             if !whole {
                 self.partial.extend_from_slice(piece);
@@ -237,6 +240,7 @@ pub(super) fn read_length(length: &mut (u64, u32), bytes: &mut &[u8]) -> Result<
     while let Some((byte, rest)) = bytes.split_first() {
         *bytes = rest;
         let (value, bits) = *length;
+        // A last byte of 0 would be a second encoding of a shorter length.
         if bits as usize >= 7 * LENGTH_BYTES_MAX || (bits > 0 && *byte == 0) {
             return Err(SectionError::BadLength);
         }

@@ -251,6 +251,7 @@ impl Metrics {
 
     /// Everything in Prometheus's text format; none when nothing is recorded.
     pub fn render(&self, clients_held: usize, leases_held: usize) -> Option<String> {
+        // Set when they are read, so that check-ins and leases need not report each change.
         self.clients_held.set(clients_held as f64);
         self.leases_held.set(leases_held as f64);
         // Asked for only where the system tells: a memory of 0 bytes would be a lie.

@@ -287,6 +287,7 @@ impl ServeArgs {
         let listen = settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 7300)));
         let database = settings.database.clone().unwrap_or(defaults.database);
         let tls = settings.tls(database.expose())?;
+        // Tokens and models in clear text on a network are an operator's choice, never a default.
         if tls.is_none() && !listen.ip().is_loopback() && !settings.insecure_plaintext.unwrap_or_default() {
             return Err(PlaintextError(listen).into());
         }

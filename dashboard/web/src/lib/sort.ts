@@ -18,3 +18,8 @@ export function sorted<T>(rows: readonly T[], by: (row: T) => Value, descending:
     return sign * (Number(one) - Number(other));
   });
 }
+
+/** Whether a column begins with its largest values: numbers do, and shares of which the worst matter. */
+export function beginsWithLargest(column: { number?: boolean; worstFirst?: boolean }): boolean {
+  return column.number === true || column.worstFirst === true;
+}

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { zoneName } from "../lib/format";
-import { type Sorting, sorted, type Value } from "../lib/sort";
+import { beginsWithLargest, type Sorting, sorted, type Value } from "../lib/sort";
 import { useZone } from "./zone";
 
 export interface Column<T> {
@@ -145,7 +145,7 @@ function Head<T>(props: { column: Column<T>; look: string } & HeadSorting) {
     );
   const now = props.descending;
   const isSorted = now !== undefined;
-  const descending = isSorted ? !now : column.number === true || column.worstFirst === true;
+  const descending = isSorted ? !now : beginsWithLargest(column);
   return (
     <th scope="col" class={look} aria-sort={isSorted ? (now ? "descending" : "ascending") : undefined}>
       <button type="button" class="sort" onClick={() => onSort(descending)} {...tip}>

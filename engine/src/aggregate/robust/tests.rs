@@ -184,7 +184,7 @@ fn q_fedavg_is_as_printed_and_is_the_uniform_mean_for_q_0() {
     near(&even, &[1.0 / 3.0; 3], 1e-15);
 }
 
-/// With q = 1 and a power of ten as learning rate, several wrong formulas give the printed values. Expected: the formula
+/// With q = 1 and a power of ten as rate, several wrong formulas give the printed values. Expected: the formula
 /// of the paper's algorithm 2, computed in Python.
 #[test]
 fn q_fedavg_follows_q_and_the_learning_rate_and_takes_a_loss_below_0_for_none() {

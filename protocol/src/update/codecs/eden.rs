@@ -112,6 +112,7 @@ impl Eden {
             skip_signs(values.len(), signs);
             return out.resize(out.len() + size_of::<f32>() + self.code_bytes(values.len()), 0);
         }
+        // Dividing by a power of two rounds nothing, and the sums of the transforms stay far from infinity.
         for value in values.iter_mut() {
             *value = (f64::from(*value) / unit) as f32;
         }
@@ -134,6 +135,7 @@ impl Eden {
         }
         let n_squared = (values.len() * values.len()) as f64;
         let scale = length_squared / sum(aligned, |product| product) / n_squared * unit;
+        // An infinite scale would be refused by the reader.
         out.extend_from_slice(&(scale as f32).min(f32::MAX).to_le_bytes());
         self.pack(codes, out);
     }

@@ -87,6 +87,7 @@ impl Ternary {
         let (mut scales, mut left) = (Vec::with_capacity(parts.len()), values);
         for part in parts {
             let cut = self.cut(left.split_off(..part.values).expect("every part has its values"));
+            // Rounded up, because a value beyond its scale would have a probability above 1.
             scales.push(Scale { cut, scale: bf16_above((cut * self.scale).min(f32::MAX)) });
         }
         if scales.iter().all(|scale| scale.scale == bf16::ZERO) {
@@ -96,6 +97,7 @@ impl Ternary {
         scales.iter().for_each(|scale| out.extend_from_slice(&scale.scale.to_le_bytes()));
         let head_bytes = out.len();
         let levels = levels::encode(&Quotients { values, scales: &scales }, parts, 1, stream, out);
+        // Levels without a pattern may take more bits coded than packed, and the packed length bounds a section.
         if out.len() > packed_bytes(parts) {
             out.truncate(head_bytes);
             out[0] = PACKED;
@@ -190,6 +192,7 @@ impl SectionCodec for Ternary {
 
 fn take_scale(bytes: &mut &[u8]) -> Result<f32, SectionError> {
     let scale = bf16::from_le_bytes(take(bytes)?);
+    // -0 would be a second encoding of 0.
     match scale.is_finite() && scale.is_sign_positive() {
         true => Ok(scale.to_f32()),
         false => Err(SectionError::BadNumber("scale")),
