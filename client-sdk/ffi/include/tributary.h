@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* Version of the binary interface: it changes if an app must be compiled again. `tributary_abi_version` gives that of the
- * library. */
+/* Version of the binary interface: it changes if an app must be compiled again. `tributary_abi_version` gives that of
+ * the library. */
 #define TRIBUTARY_ABI_VERSION 1
 
 /* How a call or a callback ended. */

@@ -48,7 +48,8 @@ pub extern "C" fn tributary_last_error() -> *const c_char {
     LAST.with_borrow(|text| text.as_ptr())
 }
 
-/// Version of the binary interface, as `TRIBUTARY_ABI_VERSION` in the header: it changes if an app must be compiled again.
+/// Version of the binary interface, as `TRIBUTARY_ABI_VERSION` in the header: it changes if an app must be compiled
+/// again.
 pub const ABI_VERSION: u32 = 1;
 
 /// The `TRIBUTARY_ABI_VERSION` of this library. An app compares it with that of its header.
@@ -114,8 +115,8 @@ pub(super) unsafe fn values<'a, T>(name: &str, values: *const T, count: usize) -
     Ok(unsafe { std::slice::from_raw_parts(values, count) })
 }
 
-/// A structure that an app fills in, as this release has it: members that the app's header lacks are zero, and those of a
-/// later header are left out.
+/// A structure that an app fills in, as this release has it: members that the app's header lacks are zero, and those of
+/// a later header are left out.
 ///
 /// # Safety
 /// It is null or points to as many bytes as its first member says.

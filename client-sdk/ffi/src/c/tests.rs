@@ -103,8 +103,8 @@ fn null_and_texts_that_are_none_are_refused_with_their_name() {
     assert!(made.is_null());
 }
 
-/// Goal: an app that was compiled with an older header goes on working. Method: settings without their last member, which
-/// is followed by other bytes, as on a stack.
+/// Goal: an app that was compiled with an older header goes on working. Method: settings without their last member,
+/// which is followed by other bytes, as on a stack.
 #[test]
 fn members_that_an_older_header_lacks_are_zero_and_a_size_of_none_is_refused() {
     let (mut settings, _texts) = c_settings();
