@@ -96,8 +96,8 @@ impl Trust {
 fn system_cas(is_android: bool) -> Result<(), TrustError> {
     match is_android {
         true => Err(TrustError(
-            "the CAs that Android trusts cannot be used yet: give the client its CAs in PEM, or an enrolment token that \
-             names the coordinator's CA"
+            "the CAs that Android trusts cannot be used yet: give the client its CAs in PEM, or a token that names the \
+             coordinator's CA"
                 .into(),
         )),
         false => Ok(()),
