@@ -46,6 +46,9 @@
 //!
 //! A session goes through them in this order: `session` asks `transport` for an assignment and `models` for its model,
 //! runs a task with the app's `trainer`, stores the result in `store` and delivers it over `transport`.
+//!
+//! On `wasm32-unknown-unknown` the app brings transport, store and clock, and says where random bytes come from: in a
+//! browser, with `getrandom = { version = "..", features = ["wasm_js"] }` of the same version among its own dependencies.
 
 #![warn(missing_docs)]
 

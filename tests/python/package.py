@@ -148,7 +148,7 @@ def torch_whole(module, inputs, labels):
 
 
 def operate(server, token, ca_file, job):
-    operator = tributary.Operator(server, token, ca_file=ca_file)
+    operator = tributary.Operator(server, token, ca=ca_file)
     rounds = [[one["number"], one["phase"], one["reported"]] for one in operator.watch(job)]
     model = {name: list(value.shape) for name, value in operator.model(job).items()}
     try:

@@ -207,8 +207,11 @@ class Coordinator(http.server.BaseHTTPRequestHandler):
     """Answers a path with what `answers` has for it, one after the other; `None` closes the connection."""
 
     answers = {}
+    asked = []
 
     def do_GET(self):
+        sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.asked.append((self.command, self.path.removeprefix("/operator/v1"), sent))
         answer = self.answers[self.path.split("?")[0].removeprefix("/operator/v1")].pop(0)
         if answer is None:
             return
@@ -218,6 +221,8 @@ class Coordinator(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
 
     def log_message(self, *_):
         pass
@@ -247,6 +252,33 @@ class Operators(unittest.TestCase):
         with mock.patch("tributary.operator.PAUSE_S", 0.0), self.assertLogs("tributary", "WARNING"):
             rounds = list(self.operator.watch("job_1"))
         self.assertEqual(rounds, [{"number": 1, "explanation": "all is well"}])
+
+    def test_calls_are_those_of_the_operator_api(self):
+        Coordinator.asked.clear()
+        Coordinator.answers = {
+            "/jobs/job_1/round-policy": [{}],
+            "/jobs/job_1/models/3/pin": [{}, {}],
+            "/tokens": [{"token": {}, "secret": "tributary_enrolment_x"}],
+            "/clients": [{"items": [{"id": 1}], "next": "a b"}, {"items": [{"id": 2}]}],
+            "/clients/client_1/standing": [{}],
+        }
+        self.operator.policy("job_1", deadline_ms=5)
+        self.operator.pin("job_1", 3)
+        self.operator.pin("job_1", 3, pinned=False)
+        self.assertEqual(self.operator.enrolment_token("shop", uses_max=2), "tributary_enrolment_x")
+        self.assertEqual(self.operator.clients("shop"), [{"id": 1}, {"id": 2}])
+        self.operator.set_standing("client_1", "revoked", "lost")
+        token = b'{"kind": "enrolment", "population": "shop", "uses_max": 2}'
+        expected = [
+            ("PATCH", "/jobs/job_1/round-policy", b'{"deadline_ms": 5}'),
+            ("PUT", "/jobs/job_1/models/3/pin", b""),
+            ("DELETE", "/jobs/job_1/models/3/pin", b""),
+            ("POST", "/tokens", token),
+            ("GET", "/clients?population=shop", b""),
+            ("GET", "/clients?population=shop&after=a+b", b""),
+            ("PUT", "/clients/client_1/standing", b'{"standing": "revoked", "reason": "lost"}'),
+        ]
+        self.assertEqual(Coordinator.asked, expected)
 
     def test_a_watch_ends_with_a_refusal(self):
         problem = {"title": "a", "detail": "b", "type": "urn:tributary:problem:unauthorized"}

@@ -19,6 +19,7 @@ int main(int argc, char **argv) {
 
     TributaryAttribute attributes[] = {{.name = "kind", .value = "c-layers"}};
     TributarySettings settings = {
+        .size = sizeof settings,
         .server = argv[1],
         .token = argv[2],
         .state_dir = argv[3],

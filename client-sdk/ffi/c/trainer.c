@@ -151,6 +151,7 @@ int main(int argc, char **argv) {
 
     TributaryAttribute attributes[] = {{.name = "kind", .value = "c-trainer"}};
     TributarySettings settings = {
+        .size = sizeof settings,
         .server = argv[1],
         .token = argv[2],
         .state_dir = argv[3],
@@ -158,8 +159,14 @@ int main(int argc, char **argv) {
         .attributes_count = 1,
         .wait_ms = 60000,
     };
-    TributaryTrainer trainer = {.context = &table, .examples = table.count, .train = train, .evaluate = evaluate};
-    TributaryHost host = {.device = device, .conditions = tributary_conditions()};
+    TributaryTrainer trainer = {
+        .size = sizeof trainer,
+        .context = &table,
+        .examples = table.count,
+        .train = train,
+        .evaluate = evaluate,
+    };
+    TributaryHost host = {.size = sizeof host, .device = device, .conditions = tributary_conditions()};
     TributaryClient *client = NULL;
     TributaryOutcome outcome;
     TributaryStatus status = tributary_client_new(&settings, &client);

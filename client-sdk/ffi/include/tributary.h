@@ -10,6 +10,10 @@
 extern "C" {
 #endif
 
+/* Version of the binary interface: it changes if an app must be compiled again. `tributary_abi_version` gives that of
+ * the library. */
+#define TRIBUTARY_ABI_VERSION 1
+
 /* How a call or a callback ended. */
 typedef enum TributaryStatus {
     /* It succeeded. */
@@ -71,6 +75,8 @@ typedef struct TributaryKeyStore {
 
 /* Settings of a client. Zeros and nulls are the defaults, where there are any. */
 typedef struct TributarySettings {
+    /* `sizeof(TributarySettings)`. What a later release adds is zero for apps that were compiled before. */
+    size_t size;
     /* URL of the coordinator. */
     const char *server;
     /* The enrolment token, which admits the client to a population. */
@@ -117,6 +123,8 @@ typedef struct TributaryConditions {
 
 /* The app's view of the device, asked at most once a second by the thread that runs the session. */
 typedef struct TributaryHost {
+    /* `sizeof(TributaryHost)`. */
+    size_t size;
     /* Passed to the function. */
     void *context;
     /* Fills in the device and returns 0. Another value ends the session. */
@@ -199,6 +207,8 @@ typedef struct TributaryResult {
 /* A trainer of the app. Its functions are called on a thread of the SDK, one at a time. They return
  * `TRIBUTARY_STATUS_OK`, or one of the statuses that a trainer may return. */
 typedef struct TributaryTrainer {
+    /* `sizeof(TributaryTrainer)`. */
+    size_t size;
     /* Passed to the functions. */
     void *context;
     /* How many examples the client has. */
@@ -234,6 +244,9 @@ typedef struct TributaryOutcome {
     /* Wait this long before the next session; 0 if nobody said. */
     uint64_t retry_after_ms;
 } TributaryOutcome;
+
+/* The `TRIBUTARY_ABI_VERSION` of this library. An app compares it with that of its header. */
+uint32_t tributary_abi_version(void);
 
 /* Why the last call of this thread that did not return `TRIBUTARY_STATUS_OK` failed. Valid until the next such call. */
 const char *tributary_last_error(void);

@@ -36,7 +36,7 @@ def job():
     return tributary.job_from(
         Classifier(), "adapters", "default",
         training={"epochs": 1, "batch_size": 10, "optimizer": {"kind": "adam", "learning_rate": 0.001}},
-        round={"updates_goal": 1, "updates_min": 1, "over_selection": 1.0}, stop={"rounds": 5},
+        silos=1, stop={"rounds": 5},
     )  # fmt: skip
 
 

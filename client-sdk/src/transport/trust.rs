@@ -53,7 +53,7 @@ impl Trust {
     /// [`TrustError`] if TLS cannot be set up.
     pub fn client_config(&self) -> Result<Option<ClientConfig>, TrustError> {
         match self {
-            Self::System => Ok(None),
+            Self::System => system_cas(cfg!(target_os = "android")).map(|()| None),
             Self::Authorities(_) | Self::Pinned(_) => self.config(None).map(Some),
         }
     }
@@ -72,7 +72,10 @@ impl Trust {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_safe_default_protocol_versions().map_err(failed)?;
         let builder = match self {
-            Self::System => builder.with_platform_verifier().map_err(failed)?,
+            Self::System => {
+                system_cas(cfg!(target_os = "android"))?;
+                builder.with_platform_verifier().map_err(failed)?
+            }
             Self::Authorities(roots) => builder.with_root_certificates(Arc::clone(roots)),
             Self::Pinned(fingerprint) => {
                 let verifier = PinnedCa { fingerprint: *fingerprint, provider };
@@ -85,6 +88,19 @@ impl Trust {
         };
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
+    }
+}
+
+/// Whether the system's CAs can be used. On Android their verifier asks Java, for which nobody has given it the app's
+/// context: it would panic at the first request.
+fn system_cas(is_android: bool) -> Result<(), TrustError> {
+    match is_android {
+        true => Err(TrustError(
+            "the CAs that Android trusts cannot be used yet: give the client its CAs in PEM, or a token that names the \
+             coordinator's CA"
+                .into(),
+        )),
+        false => Ok(()),
     }
 }
 
@@ -180,6 +196,12 @@ mod tests {
         let now = UnixTime::since_unix_epoch(Duration::from_secs((year - 1970) * 31_557_600 + 86_400));
         let name = ServerName::try_from(name).unwrap();
         verifier.verify_server_cert(leaf, &sent, &name, &[], now).map(drop).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn android_without_a_ca_is_a_setting_that_is_refused_and_no_panic() {
+        assert!(system_cas(true).unwrap_err().to_string().contains("in PEM"));
+        assert_eq!(system_cas(false), Ok(()));
     }
 
     #[test]

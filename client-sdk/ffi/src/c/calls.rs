@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tributary_client::Locked;
 
 use super::callbacks::{FromC, floats};
-use super::status::{TributaryStatus, call, text, there, values};
+use super::status::{TributaryStatus, call, sized, text, there, values};
 use super::types::{
     TributaryAttribute, TributaryCancel, TributaryCheckpoint, TributaryClient, TributaryConditions, TributaryExamples,
     TributaryHost, TributaryOutcome, TributaryOutcomeKind, TributarySettings, TributaryStop, TributaryTask,
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn tributary_client_new(
     // SAFETY: the caller promises what the functions ask for.
     call(|| unsafe {
         give(client, || {
-            let asked = there("settings", settings)?;
+            let asked = sized("settings", settings)?;
             let mut attributes = HashMap::new();
             for TributaryAttribute { name, value } in values("attributes", asked.attributes, asked.attributes_count)? {
                 attributes.insert(text("an attribute's name", *name)?, text("an attribute's value", *value)?);
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn tributary_run_trainer(
 ) -> TributaryStatus {
     // SAFETY: the caller promises what the functions ask for.
     call(|| unsafe {
-        let trainer: Arc<dyn Trainer> = Arc::new(FromC(*there("trainer", trainer)?));
+        let trainer: Arc<dyn Trainer> = Arc::new(FromC(sized("trainer", trainer)?));
         session(client, host, cancel, outcome, |client, host, conditions, cancel| {
             client.run_trainer(trainer, host, conditions, cancel)
         })
@@ -275,9 +275,9 @@ unsafe fn session(
     let (mut app, mut conditions) = (None, None);
     if !host.is_null() {
         // SAFETY: the caller says so.
-        let host = unsafe { there("host", host) }?;
+        let host = unsafe { sized("host", host) }?;
         conditions = Some(checked(&host.conditions)?);
-        app = Some(Arc::new(FromC(*host)) as Arc<dyn Host>);
+        app = Some(Arc::new(FromC(host)) as Arc<dyn Host>);
     }
     let cancel = match cancel.is_null() {
         true => None,

@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::types::Grows;
 use crate::errors::TributaryError;
 
 /// How a call or a callback ended.
@@ -44,6 +46,16 @@ thread_local! {
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_last_error() -> *const c_char {
     LAST.with_borrow(|text| text.as_ptr())
+}
+
+/// Version of the binary interface, as `TRIBUTARY_ABI_VERSION` in the header: it changes if an app must be compiled
+/// again.
+pub const ABI_VERSION: u32 = 1;
+
+/// The `TRIBUTARY_ABI_VERSION` of this library. An app compares it with that of its header.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_abi_version() -> u32 {
+    ABI_VERSION
 }
 
 /// Runs a call. An error or a panic becomes a status and a text.
@@ -101,6 +113,24 @@ pub(super) unsafe fn values<'a, T>(name: &str, values: *const T, count: usize) -
     }
     // SAFETY: it is aligned, not null and not too long, and the caller says that the values are there.
     Ok(unsafe { std::slice::from_raw_parts(values, count) })
+}
+
+/// A structure that an app fills in, as this release has it: members that the app's header lacks are zero, and those of
+/// a later header are left out.
+///
+/// # Safety
+/// It is null or points to as many bytes as its first member says.
+pub(super) unsafe fn sized<T: Grows>(name: &str, value: *const T) -> Result<T, TributaryError> {
+    // SAFETY: as the caller says, at least the first member is there.
+    let size = *unsafe { there(name, value.cast::<usize>()) }?;
+    if size <= size_of::<usize>() || !value.is_aligned() {
+        return Err(TributaryError::bad_input(format!("{name}.size is {size}: it must be the sizeof of its type")));
+    }
+    let mut copy = MaybeUninit::<T>::zeroed();
+    // SAFETY: both sides have so many bytes, and `copy` is not what the app gave.
+    unsafe { value.cast::<u8>().copy_to_nonoverlapping(copy.as_mut_ptr().cast(), size.min(size_of::<T>())) };
+    // SAFETY: zeros are a value of each member, and the app filled in the others.
+    Ok(unsafe { copy.assume_init() })
 }
 
 /// What a pointer of C points to.

@@ -12,7 +12,7 @@ use tributary_protocol::seed::Seed;
 
 use super::callbacks::FromC;
 use super::calls::*;
-use super::status::{TributaryStatus, call, tributary_last_error};
+use super::status::{TributaryStatus, call, sized, tributary_abi_version, tributary_last_error};
 use super::types::*;
 use crate::host::ask;
 use crate::keys::KeyStore;
@@ -29,6 +29,7 @@ fn c_settings() -> (TributarySettings, [CString; 3]) {
     let good = settings();
     let texts = [good.server, good.token, good.state_dir].map(|text| CString::new(text).unwrap());
     let settings = TributarySettings {
+        size: size_of::<TributarySettings>(),
         server: texts[0].as_ptr(),
         token: texts[1].as_ptr(),
         state_dir: texts[2].as_ptr(),
@@ -102,6 +103,29 @@ fn null_and_texts_that_are_none_are_refused_with_their_name() {
     assert!(made.is_null());
 }
 
+/// Goal: an app that was compiled with an older header goes on working. Method: settings without their last member,
+/// which is followed by other bytes, as on a stack.
+#[test]
+fn members_that_an_older_header_lacks_are_zero_and_a_size_of_none_is_refused() {
+    let (mut settings, _texts) = c_settings();
+    let mut made = null_mut();
+    settings.key_store = std::ptr::dangling();
+    settings.size = std::mem::offset_of!(TributarySettings, key_store);
+    // SAFETY: the texts live, and what is beyond the size is not read.
+    assert_eq!(unsafe { tributary_client_new(&raw const settings, &raw mut made) }, TributaryStatus::Ok);
+    // SAFETY: it was made above.
+    unsafe { tributary_client_free(made) };
+
+    // SAFETY: the texts live.
+    let copy = unsafe { sized("settings", &raw const settings) }.unwrap();
+    assert!(copy.key_store.is_null() && copy.server == settings.server);
+    for size in [0, size_of::<usize>()] {
+        settings.size = size;
+        // SAFETY: as above.
+        refused(unsafe { tributary_client_new(&raw const settings, &raw mut made) }, "settings.size is");
+    }
+}
+
 #[test]
 fn examples_of_another_size_and_nan_are_refused() {
     let mut made = null_mut();
@@ -138,7 +162,12 @@ unsafe extern "C" fn is_hot(_: *mut c_void, device: *mut TributaryDevice) -> i32
 fn a_session_needs_its_parts_and_a_host_can_end_it() {
     let (client, examples) = (client(), examples());
     let mut outcome = TributaryOutcome { kind: TributaryOutcomeKind::Evaluated, round: 9, retry_after_ms: 9 };
-    let host = |device| TributaryHost { context: null_mut(), device, conditions: tributary_conditions() };
+    let host = |device| TributaryHost {
+        size: size_of::<TributaryHost>(),
+        context: null_mut(),
+        device,
+        conditions: tributary_conditions(),
+    };
     let out = &raw mut outcome;
     // SAFETY: pointers are null or valid.
     unsafe {
@@ -221,6 +250,7 @@ fn a_trainer_trains_in_place_and_its_statuses_keep_their_kind() {
     let run = |status: i32, value: f32| {
         let mut script = Script { status, value, loss: 0.5 };
         let trainer = TributaryTrainer {
+            size: size_of::<TributaryTrainer>(),
             context: (&raw mut script).cast(),
             examples: 4,
             train: Some(scripted),
@@ -250,7 +280,13 @@ fn a_trainer_trains_in_place_and_its_statuses_keep_their_kind() {
     for status in [TributaryStatus::Training as i32, 99, -1] {
         assert!(matches!(run(status, 1.0), (Err(TrainError::Other(_)), Err(TrainError::Other(_)))), "{status}");
     }
-    let without = TributaryTrainer { context: null_mut(), examples: 1, train: None, evaluate: None };
+    let without = TributaryTrainer {
+        size: size_of::<TributaryTrainer>(),
+        context: null_mut(),
+        examples: 1,
+        train: None,
+        evaluate: None,
+    };
     let mut without = AppTrainer::new(Arc::new(FromC(without))).unwrap();
     let (model, spec, training) = (model(), spec(), training());
     let task = trainer::TrainTask::new(&model, &spec, &training, Seed(7));
@@ -279,7 +315,13 @@ unsafe extern "C" fn suspends(context: *mut c_void, task: *const TributaryTask, 
 fn a_training_is_suspended_where_a_later_session_can_go_on() {
     let run = |mut state: Vec<u8>, resume: Option<&trainer::Checkpoint>, may_suspend| {
         let context = (&raw mut state).cast();
-        let trainer = TributaryTrainer { context, examples: 4, train: Some(suspends), evaluate: None };
+        let trainer = TributaryTrainer {
+            size: size_of::<TributaryTrainer>(),
+            context,
+            examples: 4,
+            train: Some(suspends),
+            evaluate: None,
+        };
         let (model, spec, training) = (model(), spec(), training());
         let mut task = trainer::TrainTask::new(&model, &spec, &training, Seed(7));
         (task.resume, task.may_suspend) = (resume, may_suspend);
@@ -328,12 +370,12 @@ fn the_header_declares_what_is_exported() {
     let exported = functions(sources, "extern \"C\" fn ", |one| one.split(':').next().unwrap().to_owned());
     let last_word = |one: &str| one.rsplit([' ', '*']).next().unwrap().to_owned();
     // Declarations begin at the start of a line, with their type.
-    let types = ["TributaryStatus ", "TributaryConditions ", "void ", "int32_t ", "const char "];
+    let types = ["TributaryStatus ", "TributaryConditions ", "void ", "int32_t ", "uint32_t ", "const char "];
     let mut declared: Vec<_> =
         types.iter().flat_map(|begin| functions(HEADER, &format!("\n{begin}"), last_word)).collect();
     declared.sort();
     assert_eq!(declared, exported);
-    assert_eq!(exported.len(), 15);
+    assert_eq!(exported.len(), 16);
 }
 
 macro_rules! layout {
@@ -353,11 +395,11 @@ fn structures_have_the_same_layout_in_c() {
         TributaryAttribute { name, value }
         TributaryKeyStore { context, public_key, sign }
         TributarySettings {
-            server, token, state_dir, ca_pem, attributes, attributes_count, wait_ms, allow_plaintext, key_store
+            size, server, token, state_dir, ca_pem, attributes, attributes_count, wait_ms, allow_plaintext, key_store
         }
         TributaryDevice { metered, charging, battery_percent, thermal }
         TributaryConditions { unmetered, battery_percent_min, cool, time_budget_ms }
-        TributaryHost { context, device, conditions }
+        TributaryHost { size, context, device, conditions }
         TributaryTensor { name, shape, dimensions, values, count, frozen }
         TributaryTask {
             tensors, tensors_count, epochs, steps, batch_size, learning_rate, proximal, seed, loss, training_json,
@@ -365,7 +407,7 @@ fn structures_have_the_same_layout_in_c() {
         }
         TributaryCheckpoint { steps, losses, state, state_bytes }
         TributaryResult { examples, steps, loss, accuracy }
-        TributaryTrainer { context, examples, train, evaluate }
+        TributaryTrainer { size, context, examples, train, evaluate }
         TributaryOutcome { kind, round, retry_after_ms }
     };
     let mut program = String::from("#include <tributary.h>\n");
@@ -379,6 +421,7 @@ fn structures_have_the_same_layout_in_c() {
         }
     }
     for (name, value) in [
+        ("ABI_VERSION", tributary_abi_version() as usize),
         ("STATUS_OK", TributaryStatus::Ok as usize),
         ("STATUS_BAD_INPUT", TributaryStatus::BadInput as usize),
         ("STATUS_UNREACHABLE", TributaryStatus::Unreachable as usize),

@@ -55,7 +55,10 @@ pub struct TributaryKeyStore {
 
 /// Settings of a client. Zeros and nulls are the defaults, where there are any.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct TributarySettings {
+    /// `sizeof(TributarySettings)`. What a later release adds is zero for apps that were compiled before.
+    pub size: usize,
     /// URL of the coordinator.
     pub server: *const c_char,
     /// The enrolment token, which admits the client to a population.
@@ -75,6 +78,19 @@ pub struct TributarySettings {
     /// May be null: the key is then kept in the folder.
     pub key_store: *const TributaryKeyStore,
 }
+
+/// A structure that an app fills in, and that may grow: its first member is its size, as the app's header has it.
+///
+/// # Safety
+/// It is `repr(C)`, its first member is a `usize`, and zeros are a value of each of its members.
+pub(super) unsafe trait Grows: Copy {}
+
+// SAFETY: the first member is the size; all others are numbers, pointers and functions that may be absent.
+unsafe impl Grows for TributarySettings {}
+// SAFETY: as above.
+unsafe impl Grows for TributaryHost {}
+// SAFETY: as above.
+unsafe impl Grows for TributaryTrainer {}
 
 /// The device at a moment. -1 is unknown, which hinders nothing.
 #[repr(C)]
@@ -108,6 +124,8 @@ pub struct TributaryConditions {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TributaryHost {
+    /// `sizeof(TributaryHost)`.
+    pub size: usize,
     /// Passed to the function.
     pub context: *mut c_void,
     /// Fills in the device and returns 0. Another value ends the session.
@@ -197,6 +215,8 @@ pub struct TributaryResult {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TributaryTrainer {
+    /// `sizeof(TributaryTrainer)`.
+    pub size: usize,
     /// Passed to the functions.
     pub context: *mut c_void,
     /// How many examples the client has.

@@ -14,6 +14,7 @@ from os import PathLike, fsdecode
 from typing import Any, Literal, Optional, Union
 
 from . import _core
+from .authorities import Authorities, pem
 from .trainer import Bridge, LayerTrainer, Trainer
 
 log = logging.getLogger("tributary")
@@ -98,7 +99,7 @@ class Client:
 
     `token` is an enrolment token. `state_dir` keeps identity, model cache and undelivered work; two processes must not
     share it. `attributes` describe the device: jobs choose clients by them. `wait_s` is how long the coordinator may hold
-    a check-in while it has no work, at most 60. `ca_pem` are the CAs to trust instead of the system's. `allow_plaintext`
+    a check-in while it has no work, at most 60. `ca` are the CAs to trust instead of the system's: a path, or PEM as bytes. `allow_plaintext`
     allows `http://` to other machines. `report_errors` is what the operator learns of an exception of the trainer: its
     `"type"`, or with `"text"` also its text, which may quote examples or paths.
     """
@@ -111,7 +112,7 @@ class Client:
         state_dir: Union[str, PathLike[str]] = "tributary",
         attributes: Optional[Mapping[str, str]] = None,
         wait_s: float = 30.0,
-        ca_pem: Optional[bytes] = None,
+        ca: Authorities = None,
         allow_plaintext: bool = False,
         report_errors: Literal["type", "text"] = "type",
     ) -> None:
@@ -130,7 +131,7 @@ class Client:
             "state_dir": fsdecode(state_dir),
             "attributes": attributes,
             "wait_ms": int(wait_s * 1000),
-            "ca_pem": None if ca_pem is None else ca_pem.decode("utf-8", "replace"),
+            "ca_pem": pem(ca),
             "allow_plaintext": allow_plaintext,
         }
         self._session = _core.Session(json.dumps(settings))

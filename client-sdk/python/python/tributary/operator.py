@@ -16,6 +16,7 @@ from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 from ._core import Refused, Unreachable
 from .arrays import Arrays, from_safetensors
+from .authorities import Authorities, pem
 from .job import Job
 
 log = logging.getLogger("tributary")
@@ -29,15 +30,15 @@ PAUSE_MAX_S = 60.0
 
 
 class Operator:
-    """An operator of a coordinator. `token` is an operator's token, `ca_file` has the CAs to trust instead of the
-    system's. Methods that take a job accept its id, or its name if no other population has the same.
+    """An operator of a coordinator. `token` is an operator's token, `ca` has the CAs to trust instead of the
+    system's: a path, or PEM as bytes. Methods that take a job accept its id, or its name if no other population has the same.
 
     Raises `Refused` with the coordinator's reason, or `Unreachable`.
     """
 
-    def __init__(self, server: str, token: str, *, ca_file: Optional[str] = None) -> None:
+    def __init__(self, server: str, token: str, *, ca: Authorities = None) -> None:
         self._base, self._token = server.rstrip("/") + "/operator/v1", token
-        handlers: list[Any] = [HTTPSHandler(context=ssl.create_default_context(cafile=ca_file))]
+        handlers: list[Any] = [HTTPSHandler(context=ssl.create_default_context(cadata=pem(ca)))]
         if urlsplit(server).hostname in ("127.0.0.1", "::1", "localhost"):
             handlers.append(ProxyHandler({}))
         self._open = build_opener(*handlers).open
@@ -66,6 +67,43 @@ class Operator:
 
     def stop(self, job: str) -> None:
         self._call("POST", f"/jobs/{self._id(job)}/stop")
+
+    def policy(self, job: str, **changes: Any) -> None:
+        """Changes settings of `[round]`, such as `deadline_ms` or `updates_goal`, from the next round on."""
+        self._json("PATCH", f"/jobs/{self._id(job)}/round-policy", changes)
+
+    def delete(self, job: str) -> None:
+        """Deletes a job that has ended, with its rounds and versions."""
+        self._call("DELETE", f"/jobs/{self._id(job)}")
+
+    def pin(self, job: str, version: int, pinned: bool = True) -> None:
+        """Keeps a version whatever the job's retention says, or no more."""
+        self._call("PUT" if pinned else "DELETE", f"/jobs/{self._id(job)}/models/{version}/pin")
+
+    def upload_test_set(self, job: str, file: bytes) -> None:
+        """The examples that the coordinator evaluates on: a safetensors file with `inputs` and `labels`."""
+        self._call("PUT", f"/jobs/{self._id(job)}/test-set", file, "application/octet-stream")
+
+    def populations(self) -> list[dict[str, Any]]:
+        return list(self._pages("/populations"))
+
+    def create_population(self, name: str) -> None:
+        self._call("POST", "/populations", json.dumps({"name": name}).encode())
+
+    def enrolment_token(self, population: str, **settings: Any) -> str:
+        """A new token with which apps enrol clients; no later call returns it. Settings are `label`, `valid_for_ms`,
+        `uses_max`, `per_minute_max` and `attributes`."""
+        asked = {"kind": "enrolment", "population": population, **settings}
+        secret: str = self._json("POST", "/tokens", asked)["secret"]
+        return secret
+
+    def clients(self, population: Optional[str] = None) -> list[dict[str, Any]]:
+        """All clients, or those of a population."""
+        return list(self._pages("/clients", {} if population is None else {"population": population}))
+
+    def set_standing(self, client: str, standing: str, reason: str = "") -> None:
+        """Makes a client `active`, `quarantined` or `revoked`."""
+        self._json("PUT", f"/clients/{quote(client)}/standing", {"standing": standing, "reason": reason})
 
     def rounds(self, job: str, task: str = "train") -> list[dict[str, Any]]:
         """All rounds with this task (`train` or `evaluate`), the oldest first."""
@@ -112,10 +150,11 @@ class Operator:
             raise ValueError(f"{len(found)} jobs are called {job!r}")
         return found[0]
 
-    def _pages(self, path: str) -> Iterator[dict[str, Any]]:
+    def _pages(self, path: str, query: Optional[Mapping[str, str]] = None) -> Iterator[dict[str, Any]]:
         after: Optional[str] = None
         while True:
-            page = self._json("GET", path if after is None else f"{path}?after={quote(after)}")
+            asked = urlencode({**(query or {}), **({} if after is None else {"after": after})})
+            page = self._json("GET", f"{path}?{asked}" if asked else path)
             yield from page["items"]
             after = page.get("next")
             if after is None:
@@ -134,7 +173,8 @@ class Operator:
 
     def _json(self, method: str, path: str, body: Any = None) -> Any:
         sent = None if body is None else json.dumps(body).encode()
-        return json.loads(self._call(method, path, sent))
+        answer = self._call(method, path, sent)
+        return json.loads(answer) if answer else None
 
     def _call(self, method: str, path: str, body: Optional[bytes] = None, kind: str = "application/json") -> bytes:
         headers = {"Authorization": f"Bearer {self._token}"}
