@@ -170,7 +170,7 @@ fn the_coordinator_evaluates_lists_of_layers_of_a_bounded_size() {
 fn an_evaluation_on_the_coordinator_has_a_bound_of_values() {
     let network = |outputs: usize, batch: u32| {
         let layers = format!("layers = [{{ kind = 'linear', out_features = 1, bias = false }}, {}]", {
-            vec!["{ kind = 'relu' }"; 7].join(", ")
+            ["{ kind = 'relu' }"; 7].join(", ")
         });
         let replaced = DIGITS.replace("input = [64]", &format!("input = [{outputs}, 1]"));
         let (start, rest) = replaced.split_once("layers = [").unwrap();
