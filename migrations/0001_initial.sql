@@ -318,6 +318,8 @@ create table assignments (
     round bigint not null,
     client text not null references clients (id),
     base_version bigint not null check (base_version >= 0),
+    -- The number of examples that its client had told when it was drawn; 0: it did not say.
+    examples bigint not null check (examples >= 0),
     -- Deadline and seed of an assignment in a buffer, which outlasts its round; null: they are those of the round.
     deadline_at_ms bigint,
     seed bigint,

@@ -26,13 +26,15 @@ pub struct NewAssignment {
     pub client: ClientId,
     /// The model version that the client starts from.
     pub base_version: u32,
+    /// The number of examples that the client told; 0 if it did not say.
+    pub examples: u64,
     pub term: Term,
 }
 
 impl NewAssignment {
     /// The row that it is once it is stored.
     pub fn stored(&self, now_ms: i64) -> AssignmentRow {
-        let Self { id, round, client, base_version, term } = *self;
+        let Self { id, round, client, base_version, examples, term } = *self;
         let (deadline_at_ms, seed) = columns(term);
         AssignmentRow {
             id,
@@ -44,6 +46,7 @@ impl NewAssignment {
             deadline_at_ms,
             seed,
             base_version,
+            examples,
             state: AssignmentState::Assigned,
             reason: None,
             late_at_ms: None,
@@ -72,6 +75,8 @@ pub struct AssignmentRow {
     /// The model version that the client starts from.
     #[sqlx(try_from = "i64")]
     pub base_version: u32,
+    #[sqlx(try_from = "i64")]
+    examples: u64,
     #[sqlx(try_from = "String")]
     pub state: AssignmentState,
     /// Why the assignment was rejected or failed.
@@ -96,6 +101,15 @@ impl AssignmentRow {
         }
     }
 
+    /// The largest weight of its report: at most `job_max`, and what the client told when it was drawn. What it tells
+    /// later changes nothing.
+    pub fn weight_max(&self, job_max: u32) -> u32 {
+        match u32::try_from(self.examples).unwrap_or(u32::MAX) {
+            0 => job_max,
+            examples => examples.min(job_max),
+        }
+    }
+
     /// When it takes no more reports.
     pub fn until_ms(&self, round: &RoundRow) -> Option<i64> {
         self.term().until_ms(round.deadline_at_ms)
@@ -110,7 +124,7 @@ impl AssignmentRow {
 /// The columns of a [`AssignmentRow`].
 macro_rules! assignment_columns {
     () => {
-        "id, job, task, round, client, assigned_at_ms, deadline_at_ms, seed, base_version, state, reason, late_at_ms, stopped_at_ms, report_sha256"
+        "id, job, task, round, client, assigned_at_ms, deadline_at_ms, seed, base_version, examples, state, reason, late_at_ms, stopped_at_ms, report_sha256"
     };
 }
 pub(super) use assignment_columns;
@@ -227,14 +241,15 @@ impl Tx {
             self.forgets_downloads(assignment.client);
         }
         let sql = "insert into assignments (id, job, task, round, client, state, assigned_at_ms, base_version, \
-                   deadline_at_ms, seed) ";
+                   examples, deadline_at_ms, seed) ";
         insert_all!(self, sql, assignments, |values, assignment| {
-            let NewAssignment { id, round, client, base_version, term } = *assignment;
+            let NewAssignment { id, round, client, base_version, examples, term } = *assignment;
             let (deadline_at_ms, seed) = columns(term);
             values.push_bind(id.to_string()).push_bind(round.job.to_string()).push_bind(round.task.as_str());
             values.push_bind(i64::from(round.number)).push_bind(client.to_string());
             values.push_bind(AssignmentState::Assigned.as_str()).push_bind(now_ms);
-            values.push_bind(i64::from(base_version)).push_bind(deadline_at_ms).push_bind(seed);
+            values.push_bind(i64::from(base_version)).push_bind(stored(examples));
+            values.push_bind(deadline_at_ms).push_bind(seed);
         });
         Ok(())
     }

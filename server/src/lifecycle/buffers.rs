@@ -75,6 +75,7 @@ pub(crate) async fn draw(
             round: key,
             client: candidate.client,
             base_version: round.base_version,
+            examples: candidate.examples,
             term: Term::Own { deadline_at_ms: now_ms.saturating_add(round.policy().deadline_ms), seed },
         });
     }

@@ -68,6 +68,7 @@ pub(crate) async fn start(
         round: key,
         client: candidate.client,
         base_version: round.base_version,
+        examples: candidate.examples,
         term: Term::Round,
     };
     let assignments: Vec<_> = cohort.iter().map(assignment).collect();

@@ -91,10 +91,7 @@ fn described(services: &Services, client: &ClientRow, work: &Work, spec: &JobSpe
     let key = row.round();
     let seed = row.term().seed(round.seed(), client.number);
     // An update with a larger weight than the client told is refused, so the client learns what it told.
-    let weight_max = match u32::try_from(client.examples).unwrap_or(u32::MAX) {
-        0 => spec.plan.weight_max,
-        examples => spec.plan.weight_max.min(examples),
-    };
+    let weight_max = row.weight_max(spec.plan.weight_max);
     let training = round.policy().training(&spec.plan.training);
     Some(Assignment {
         id: row.id,

@@ -48,16 +48,6 @@ pub(in crate::api) struct Enroller {
     pub(in crate::api) granted: Attributes,
 }
 
-impl Identified {
-    /// The client with this number of examples, which it tells with the request.
-    pub(in crate::api) fn with_examples(mut self, examples: u64) -> Self {
-        if self.examples != examples {
-            Arc::make_mut(&mut self.0).client.examples = examples;
-        }
-        self
-    }
-}
-
 impl Deref for Identified {
     type Target = ClientRow;
 

@@ -45,7 +45,6 @@ pub(super) async fn check_in(
         let retry_after_ms = Box::pin(app.fleet.retry_of(&app, &client, RetryReason::NoJob)).await?;
         return answer(CheckInResponse::Retry { retry_after_ms, waits_for: Some(WaitsFor::Release) });
     }
-    let client = client.with_examples(request.state.examples);
     let address = origin.address;
     drop(origin);
     let _held = app.guard.hold(address).ok_or_else(too_many_held)?;

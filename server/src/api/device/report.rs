@@ -97,7 +97,8 @@ async fn reject(app: &App, client: &ClientRow, id: AssignmentId, reason: &str) -
 /// What an evaluation must keep to.
 struct Bounds {
     job: JobId,
-    /// The largest weight: no evaluator counts for more than a client of a training round could.
+    /// The largest weight: no evaluator counts for more than a client of a training round could, nor for more examples
+    /// than it told when it was drawn.
     weight_max: u32,
     /// The shape of the network's output for one input; none for an app's own network.
     outputs: Option<Vec<usize>>,
@@ -113,7 +114,7 @@ async fn bounds(app: &App, client: &ClientRow, id: AssignmentId) -> Result<Bound
         ModelSpec::Layers(network) => network.shapes().ok().and_then(|mut shapes| shapes.pop()),
         ModelSpec::Parameters(_) => None,
     };
-    Ok(Bounds { job, weight_max: file.update.weight_max, outputs })
+    Ok(Bounds { job, weight_max: assignment.weight_max(file.update.weight_max), outputs })
 }
 
 /// Checks counts by class against the network's output: its last length is the number of classes, the others are

@@ -92,7 +92,6 @@ async fn receive(
         services: app.services.clone(),
         updates: Arc::clone(&app.updates),
         client: client.id,
-        examples: client.examples,
         id,
         query,
         announced,

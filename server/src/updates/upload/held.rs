@@ -72,7 +72,7 @@ impl Receiving<'_> {
     /// Checks the figures of a complete update, and decodes it to check its values.
     async fn check(&self, body: &Bytes) -> Result<UpdateStatistics, String> {
         let Target { assignment, spec, .. } = self.target;
-        self.upload.check_figures(spec)?;
+        self.upload.check_figures(self.target)?;
         let (limits, cores) = (self.target.limits(), &self.upload.services.cores);
         let mut decoding = Decoding::new(spec, assignment.base_version, limits, cores, Ignore);
         decoding.push(body).await.map_err(|error| error.to_string())?;

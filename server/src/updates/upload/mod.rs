@@ -75,8 +75,6 @@ pub(crate) struct Upload {
     pub(crate) services: Services,
     pub(crate) updates: Arc<Updates>,
     pub(crate) client: ClientId,
-    /// Number of examples that the client had at its last check-in; 0 if it did not say.
-    pub(crate) examples: u64,
     pub(crate) id: AssignmentId,
     pub(crate) query: UpdateQuery,
     pub(crate) announced: Announced,
@@ -167,17 +165,20 @@ impl Upload {
     }
 
     /// Checks the figures that come with the update.
-    fn check_figures(&self, spec: &JobSpec) -> Result<(), String> {
-        let (query, weight_max) = (&self.query, spec.plan.weight_max);
+    fn check_figures(&self, Target { assignment, spec, .. }: &Target) -> Result<(), String> {
+        let (query, job_max) = (&self.query, spec.plan.weight_max);
         if query.weight == 0 {
             return Err("the weight is 0: an update must come from at least one example".into());
         }
-        if query.weight > weight_max {
-            return Err(format!("the weight {} is above the job's largest, {weight_max}", query.weight));
+        if query.weight > job_max {
+            return Err(format!("the weight {} is above the job's largest, {job_max}", query.weight));
         }
-        if self.examples > 0 && u64::from(query.weight) > self.examples {
-            let examples = self.examples;
-            return Err(format!("the weight {} is above the {examples} examples of its check-in", query.weight));
+        let told = assignment.weight_max(job_max);
+        if query.weight > told {
+            let weight = query.weight;
+            return Err(format!(
+                "the weight {weight} is above the {told} examples that its client had when it was drawn"
+            ));
         }
         match query.loss {
             Some(loss) if !(-LOSS_MAX..=LOSS_MAX).contains(&loss) => {

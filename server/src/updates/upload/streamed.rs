@@ -51,7 +51,7 @@ impl Receiving<'_> {
     /// Begins to add the update to its round's sum, if its figures are right and there is a sum.
     async fn incoming(&self, spool: Spool) -> Incoming {
         let (Target { assignment, spec, .. }, services) = (self.target, &self.upload.services);
-        let bad = self.upload.check_figures(spec).err();
+        let bad = self.upload.check_figures(self.target).err();
         // An update of a buffered job may end in another round than it began in: it is added once it is acknowledged.
         let is_added = bad.is_none() && !self.target.is_buffered();
         let flight = if is_added { self.flight() } else { None };

@@ -25,6 +25,7 @@ pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) 
         round,
         client: client_id(client),
         base_version: 0,
+        examples: 0,
         term: Term::Round,
     };
     let other_work = db.begin().await.unwrap().insert_assignments(&[assign(training(2), 1)], 50).await;

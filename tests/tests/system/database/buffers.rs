@@ -25,6 +25,7 @@ fn work(number: u8, round: RoundKey, client: u8, deadline_at_ms: i64, seed: u64)
         round,
         client: client_id(client),
         base_version: round.number - 1,
+        examples: 0,
         term: Term::Own { deadline_at_ms, seed: Seed(seed) },
     }
 }

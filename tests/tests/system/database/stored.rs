@@ -135,6 +135,7 @@ pub(super) async fn start_round(tx: &mut Tx, key: RoundKey, cohort: u8) {
         round: key,
         client: client_id(client),
         base_version: 0,
+        examples: 0,
         term: Term::Round,
     };
     tx.insert_assignments(&(1..=cohort).map(assignment).collect::<Vec<_>>(), 40).await.unwrap();

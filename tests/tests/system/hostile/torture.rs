@@ -202,6 +202,21 @@ async fn wrong_values_and_figures() {
     .await;
 }
 
+#[tokio::test]
+async fn a_weight_above_what_was_told_at_the_draw_is_refused() {
+    let world = World::start().await;
+    let job = world.job(json!({})).await;
+    let device = world.device().await.holding(1);
+    let [drawn] = world.assign([&device]).await;
+    let boasting = device.holding(10_000);
+    let again = boasting.work().await;
+    assert_eq!((again.id, drawn.plan.weight_max, again.plan.weight_max), (drawn.id, 1, 1));
+    let refused = boasting.put_update(drawn.id, &figures(200), delta_file(&drawn, &STEP)).await;
+    let detail = refused.refused(ProblemType::UpdateRejected).detail;
+    assert!(detail.contains("above the 1 examples that its client had when it was drawn"), "{detail}");
+    world.check_books(job.head.id).await;
+}
+
 const W: (&str, &[usize], &[f32]) = ("w", &[2, 2], &[0.5; 4]);
 const B: (&str, &[usize], &[f32]) = ("b", &[2], &[0.5; 2]);
 

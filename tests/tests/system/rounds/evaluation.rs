@@ -45,6 +45,26 @@ async fn an_evaluation_stores_weighted_means_with_the_round_that_made_the_model(
 }
 
 #[tokio::test]
+async fn an_evaluator_counts_for_the_examples_that_it_told_when_it_was_drawn() {
+    let world = World::start().await;
+    let changes = json!({ "evaluation": { "reports_goal": 2 }, "stop": { "rounds": 1 } });
+    let job: Job = world.create_job(&evaluated_job(&changes)).await.ok();
+    let [trainer, x, y] = world.devices().await;
+    let (x, y) = (x.with("evaluator", "yes").holding(100), y.with("evaluator", "yes").holding(25));
+    train_once(&world, &trainer).await;
+    let [first, second] = world.assign([&x, &y]).await;
+    x.evaluate(first.id, &json!({ "examples": 75, "loss": 1.0, "accuracy": 0.5, "evaluate_ms": 5 })).await.value();
+    let boasting = y.clone().holding(1 << 40);
+    assert_eq!(boasting.work().await.id, second.id);
+    let claimed = json!({ "examples": 1_u64 << 40, "loss": 1.0, "accuracy": 1.0, "evaluate_ms": 5 });
+    boasting.evaluate(second.id, &claimed).await.value();
+    world.drive().await;
+    let round = world.evaluation(job.head.id, 1).await;
+    assert_eq!((round.weight, round.accuracy), (100, Some(0.625)));
+    world.check_books(job.head.id).await;
+}
+
+#[tokio::test]
 async fn evaluators_without_an_accuracy_do_not_weigh_on_it() {
     let world = World::start().await;
     let changes = json!({ "evaluation": { "reports_goal": 2 }, "stop": { "rounds": 1 } });
