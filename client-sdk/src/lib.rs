@@ -48,7 +48,8 @@
 //! runs a task with the app's `trainer`, stores the result in `store` and delivers it over `transport`.
 //!
 //! On `wasm32-unknown-unknown` the app brings transport, store and clock, and says where random bytes come from: in a
-//! browser, with `getrandom = { version = "..", features = ["wasm_js"] }` of the same version among its own dependencies.
+//! browser, with `getrandom = { version = "..", features = ["wasm_js"] }`, of this crate's version, among its own
+//! dependencies.
 
 #![warn(missing_docs)]
 
