@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tributary_protocol::operator::{PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, PageQuery};
 use tributary_protocol::problem::ProblemType;
 
-use super::auth::CallerCell;
+use super::auth::{Caller, CallerCell};
 use super::problem::ApiError;
 use crate::app::App;
 use crate::guard::{self, Guard, SMALL_BYTES};
@@ -65,7 +65,7 @@ pub(super) async fn body(request: Request, bytes_max: usize, guard: &Guard) -> R
     if announced.is_some_and(|bytes: usize| bytes > bytes_max) {
         return Err(too_large());
     }
-    let sender = parts.extensions.get::<CallerCell>().and_then(CallerCell::caller).map(|caller| caller.sender());
+    let sender = parts.extensions.get::<CallerCell>().and_then(CallerCell::caller).map(Caller::sender);
     let whole = async {
         let (mut pieces, mut whole, mut memory) = (body.into_data_stream(), Vec::new(), None);
         while let Some(piece) = pieces.next().await {
@@ -182,7 +182,6 @@ mod tests {
     use tributary_protocol::id::ClientId;
 
     use super::*;
-    use crate::api::auth::Caller;
     use crate::guard::Limits;
     use crate::metrics::{Metrics, MetricsAccess};
 
