@@ -291,3 +291,41 @@ impl Pairs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(got: f64, wanted: f64) {
+        assert!((got - wanted).abs() <= 1e-9 * wanted.abs().max(1.0), "{got} is not {wanted}");
+    }
+
+    fn of(norm: f64, loss: f64) -> Facts {
+        let weight = Weight::examples(1);
+        let contribution = Contribution::of_one(weight);
+        let figures = Figures { contribution, norm: Some(norm), loss: Some(loss), ..Figures::default() };
+        Facts { figures, weight, enrolment: 1 }
+    }
+
+    /// The norms of accumulation vectors that FedNova's authors print: momentum of 0.9, and a proximal term whose
+    /// product with the learning rate is 0.05.
+    #[test]
+    fn steps_with_momentum_or_a_proximal_term_count_as_printed() {
+        for (steps, momentum, proximal) in [(2, 2.9, 1.95), (4, 9.049, 3.709_875), (8, 28.742_048_9, 6.731_591_374)] {
+            near(step_count(steps, 0.9, 0.0), momentum);
+            near(step_count(steps, 0.0, 0.05), proximal);
+            near(step_count(steps, 0.0, 0.0), steps as f64);
+        }
+        near(step_count(0, 0.9, 0.0), 1.0);
+    }
+
+    /// By hand, with L = 2 and q = 2: the curvatures are 2 * 2 * 6^2 + 2 * 2^2 = 152 and 2 * 1 * 2^2 + 2 * 1^2 = 10.
+    #[test]
+    fn fair_shares_follow_losses_norms_and_the_learning_rate() {
+        let shares = fair(&[of(3.0, 2.0), of(1.0, 1.0)], 2.0, 0.5);
+        near(shares[0], 8.0 / 162.0);
+        near(shares[1], 2.0 / 162.0);
+        let [without_loss, ..] = fair(&[of(1.0, 0.0), of(1.0, 1.0)], 0.5, 0.5)[..] else { panic!("two shares") };
+        assert!(without_loss > 0.0 && without_loss.is_finite(), "{without_loss}");
+    }
+}
