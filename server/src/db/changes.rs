@@ -1,7 +1,9 @@
 //! What transactions change about clients, for those who remember clients.
 
 use tributary_protocol::device::Attributes;
-use tributary_protocol::id::Name;
+use tributary_protocol::id::{ClientId, Name};
+
+use super::downloads::Download;
 
 /// What a transaction changes about a client.
 #[derive(Clone, Debug)]
@@ -21,4 +23,19 @@ pub(super) struct Seen {
     pub(super) sdk: Option<Name>,
     pub(super) examples: u64,
     pub(super) at_ms: i64,
+}
+
+/// Follows what transactions change about clients. A trait, so that transactions need not know who remembers clients.
+pub(super) trait Follower: std::fmt::Debug + Send + Sync {
+    /// Whether anybody remembers clients.
+    fn remembers(&self) -> bool;
+
+    /// Follows the changes of a transaction that was stored, or may have been.
+    fn follow(&self, changes: Vec<(ClientId, ClientChange)>, is_stored: bool);
+
+    /// What a client downloaded for its open assignment and is not stored.
+    fn downloaded(&self, client: ClientId) -> Download;
+
+    /// Forgets what a client downloaded.
+    fn forget_downloads(&self, client: ClientId);
 }

@@ -62,7 +62,7 @@ pub enum Db {
         file: Arc<DbFile>,
         /// Makes commits durable, several at once.
         sync: Arc<LogSync>,
-        followers: Followers,
+        followers: Arc<Followers>,
         /// Receives times and failures.
         metrics: Arc<Metrics>,
     },
@@ -70,7 +70,7 @@ pub enum Db {
     #[cfg(feature = "postgres")]
     Postgres {
         pool: sqlx_postgres::PgPool,
-        followers: Followers,
+        followers: Arc<Followers>,
         /// Receives times and failures.
         metrics: Arc<Metrics>,
     },
@@ -94,7 +94,7 @@ impl Db {
             {
                 let pool = postgres::open(url, ACQUIRE_TIMEOUT).await?;
                 MIGRATIONS.run(&pool).await?;
-                let followers = Followers { recent: None, downloads: Arc::default() };
+                let followers = Arc::new(Followers::default());
                 return Ok(Self::Postgres { pool, followers, metrics });
             }
             #[cfg(not(feature = "postgres"))]
@@ -147,7 +147,7 @@ impl Db {
             writer,
             file: Arc::new(file),
             sync: Arc::new(sync),
-            followers: Followers { recent: Some(Arc::default()), downloads: Arc::default() },
+            followers: Arc::new(Followers::remembering()),
             metrics,
         })
     }
@@ -172,13 +172,16 @@ impl Db {
             Self::Sqlite { writer, file, sync, followers, metrics, .. } => {
                 file.check()?;
                 let begun = writer.acquire().await;
-                let tx = Watched::begun(begun, operation, stopwatch, metrics)?.followed_by(followers);
+                let tx =
+                    Watched::begun(begun, operation, stopwatch, metrics)?.followed_by(Arc::clone(followers) as Arc<_>);
                 Tx::Sqlite(if is_durable { tx.synced_by(sync) } else { tx })
             }
             #[cfg(feature = "postgres")]
             Self::Postgres { pool, followers, metrics } => {
                 let begun = postgres::begun(pool, postgres::BEGIN_WRITING).await;
-                Tx::Postgres(Watched::begun(begun, operation, stopwatch, metrics)?.followed_by(followers))
+                Tx::Postgres(
+                    Watched::begun(begun, operation, stopwatch, metrics)?.followed_by(Arc::clone(followers) as Arc<_>),
+                )
             }
         };
         self.metrics().writes.took(began.elapsed());

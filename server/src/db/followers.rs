@@ -1,25 +1,34 @@
 //! Those who follow what transactions change about clients.
 
-use std::sync::Arc;
-
 use tributary_protocol::id::ClientId;
 
-use super::changes::ClientChange;
-use super::downloads::Downloads;
+use super::changes::{ClientChange, Follower};
+use super::downloads::{Download, Downloads};
 use super::recent::RecentClients;
 
 /// Those who remember clients and follow what becomes of them.
-#[derive(Clone, Debug)]
+#[derive(Debug, Default)]
 pub struct Followers {
     /// None where another coordinator may change a client.
-    pub(super) recent: Option<Arc<RecentClients>>,
-    pub(super) downloads: Arc<Downloads>,
+    pub(super) recent: Option<RecentClients>,
+    pub(super) downloads: Downloads,
 }
 
 impl Followers {
-    /// Follows the changes of a transaction that was stored, or may have been. What could not be synced may be stored
-    /// all the same, so a client that a failed commit changes is one that nobody knows any more.
-    pub(super) fn follow(&self, changes: Vec<(ClientId, ClientChange)>, is_stored: bool) {
+    /// Followers of a database that no other coordinator changes.
+    pub(super) fn remembering() -> Self {
+        Self { recent: Some(RecentClients::default()), downloads: Downloads::default() }
+    }
+}
+
+impl Follower for Followers {
+    fn remembers(&self) -> bool {
+        self.recent.is_some()
+    }
+
+    /// What could not be synced may be stored all the same, so a client that a failed commit changes is remembered by
+    /// nobody any more.
+    fn follow(&self, changes: Vec<(ClientId, ClientChange)>, is_stored: bool) {
         for (client, change) in changes {
             match (change, &self.recent) {
                 (ClientChange::Ended, _) if is_stored => self.downloads.forget(client),
@@ -28,5 +37,13 @@ impl Followers {
                 (_, Some(recent)) => recent.forget(client),
             }
         }
+    }
+
+    fn downloaded(&self, client: ClientId) -> Download {
+        self.downloads.of(client)
+    }
+
+    fn forget_downloads(&self, client: ClientId) {
+        self.downloads.forget(client);
     }
 }

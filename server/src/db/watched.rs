@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use tributary_protocol::id::ClientId;
 
-use super::changes::ClientChange;
+use super::changes::{ClientChange, Follower};
 use super::downloads::Download;
-use super::followers::Followers;
 use super::log_sync::LogSync;
 use crate::metrics::{Counted, DbOperation, Metrics};
 use crate::runtime::clock::Stopwatch;
@@ -27,8 +26,8 @@ pub struct Watched<T> {
     counted: Vec<Counted>,
     /// What makes its commit durable, where the commit itself does not.
     sync: Option<Arc<LogSync>>,
-    /// Those who follow its changes of clients once they are committed; none where it only reads.
-    followers: Option<Followers>,
+    /// Who follows its changes of clients once they are committed; none where it only reads.
+    follower: Option<Arc<dyn Follower>>,
     changes: Vec<(ClientId, ClientChange)>,
 }
 
@@ -45,7 +44,7 @@ impl<T: Commit> Watched<T> {
             metrics: Arc::clone(metrics),
             counted: Vec::new(),
             sync: None,
-            followers: None,
+            follower: None,
             changes: Vec::new(),
         })
     }
@@ -56,28 +55,28 @@ impl<T: Commit> Watched<T> {
     }
 
     /// Tells what it changes about clients.
-    pub(super) fn followed_by(self, followers: &Followers) -> Self {
-        Self { followers: Some(followers.clone()), ..self }
+    pub(super) fn followed_by(self, follower: Arc<dyn Follower>) -> Self {
+        Self { follower: Some(follower), ..self }
     }
 
     /// What it changes about a client, for those who remember clients.
     pub(super) fn changes(&mut self, client: ClientId, change: impl FnOnce() -> ClientChange) {
-        if self.followers.as_ref().is_some_and(|followers| followers.recent.is_some()) {
+        if self.follower.as_ref().is_some_and(|follower| follower.remembers()) {
             self.changes.push((client, change()));
         }
     }
 
     /// What was downloaded for a client's assignment and is not stored. The assignment ends.
     pub(super) fn downloaded(&mut self, client: ClientId) -> Download {
-        let Some(followers) = &self.followers else { return Download::default() };
+        let Some(follower) = &self.follower else { return Download::default() };
         self.changes.push((client, ClientChange::Ended));
-        followers.downloads.of(client)
+        follower.downloaded(client)
     }
 
     /// The beginning of a client's assignment: bytes that were downloaded for an earlier one do not belong to it.
     pub(super) fn forgets_downloads(&self, client: ClientId) {
-        if let Some(followers) = &self.followers {
-            followers.downloads.forget(client);
+        if let Some(follower) = &self.follower {
+            follower.forget_downloads(client);
         }
     }
 
@@ -106,14 +105,14 @@ impl<T: Commit> Watched<T> {
     }
 
     async fn commit_now(self) -> Result<(), sqlx::Error> {
-        let Self { tx, metrics, counted, sync, followers, changes } = self;
+        let Self { tx, metrics, counted, sync, follower, changes } = self;
         let stopwatch = Stopwatch::start();
         let mut committed = tx.commit().await;
         if let (Ok(()), Some(sync)) = (&committed, sync) {
             committed = sync.synced().await.map_err(sqlx::Error::Io);
         }
-        if let Some(followers) = followers {
-            followers.follow(changes, committed.is_ok());
+        if let Some(follower) = follower {
+            follower.follow(changes, committed.is_ok());
         }
         metrics.database(DbOperation::Commit, stopwatch, &committed);
         committed?;

@@ -61,8 +61,8 @@ impl From<AuthorityError> for EnrolError {
     }
 }
 
-/// Enrols a device, in one transaction with its audit entry. `certificate_life_ms` is how long its certificate is valid;
-/// without it, clients are identified by their secrets alone.
+/// Enrols a device, in one transaction with its audit entry. `certificate_life_ms` is how long its certificate is
+/// valid; without it, clients are identified by their secrets alone.
 ///
 /// # Errors
 /// [`EnrolError`]: nothing is stored.

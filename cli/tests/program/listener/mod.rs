@@ -106,10 +106,11 @@ fn two_commands_make_an_encrypted_federation() {
     let other = fingerprint.replace(|digit: char| digit.is_ascii_digit(), "f");
     // At the same time, because a client tries several times.
     std::thread::scope(|scope| {
-        for wrong in [command.replace(&format!("_ca_{fingerprint}"), ""), command.replace(fingerprint, &other)] {
+        let wrong = [command.replace(&format!("_ca_{fingerprint}"), ""), command.replace(fingerprint, &other)];
+        for (wrong, folder) in wrong.into_iter().zip(["unpinned", "pinned"]) {
             let directory = directory.path();
             scope.spawn(move || {
-                let refused = shell(directory, &wrong.replace("--state-dir client", "--state-dir wrong"));
+                let refused = shell(directory, &wrong.replace("--state-dir client", &format!("--state-dir {folder}")));
                 let error = String::from_utf8_lossy(&refused.stderr).into_owned();
                 assert!(refused.status.code() == Some(5) && error.contains("certificate"), "{wrong}: {error}");
             });
