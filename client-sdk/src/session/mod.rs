@@ -55,13 +55,7 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
             Step::Resume => Step::after_resume(state.finished()?),
             Step::CheckIn { enrolled_again } => {
                 let request = check_in_request(context, trainer, host);
-                let answer = match coordinator.check_in(&identity.secret, &request).await {
-                    Ok(answer) => {
-                        context.renew(&mut identity, &answer.renew).await;
-                        Ok(answer.response)
-                    }
-                    Err(error) => Err(error),
-                };
+                let answer = check_in(context, &mut identity, &request).await;
                 let may_enrol = !enrolled_again && may_enrol_again(&identity, &answer);
                 Step::after_check_in(answer, may_enrol)
             }
@@ -111,6 +105,17 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
             Step::End(outcome) => return outcome,
         }
     }
+}
+
+/// Checks in, and renews what the coordinator asks to renew.
+async fn check_in(
+    context: &Context,
+    identity: &mut Identity,
+    request: &CheckInRequest,
+) -> Result<CheckInResponse, ClientError> {
+    let answer = context.coordinator.check_in(&identity.secret, request).await?;
+    context.renew(identity, &answer.renew).await;
+    Ok(answer.response)
 }
 
 /// A client whose certificate does not reach the coordinator, because of a proxy for example, would enrol for ever.
