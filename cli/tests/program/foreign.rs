@@ -1,4 +1,4 @@
-//! Whoever answers instead of the coordinator does not write to the terminal.
+//! A server that is not the coordinator cannot write control characters to the terminal.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

@@ -148,7 +148,7 @@ impl Builder {
         if enrolment.secret().kind() != SecretKind::Enrolment {
             return Err(ClientError::BadToken);
         }
-        // A CA in a token says that the coordinator speaks TLS: who answers without it is somebody else.
+        // A token that names a CA belongs to a coordinator that speaks TLS. A server without TLS is not that coordinator.
         if platform::is_exposed(&server) && enrolment.ca().is_some() {
             return Err(ClientError::Exposed(server));
         }

@@ -3,8 +3,8 @@
 use super::{Layer, LayeredModel, ModelSpecError, Padding};
 
 impl LayeredModel {
-    /// Number of values that one example takes in the memory of whoever computes the network: the input, the output of
-    /// each layer, and the inputs of convolutions with their border.
+    /// Number of values that one example takes in memory while the network is computed: the input, the output of each
+    /// layer, and the inputs of convolutions with their border.
     ///
     /// # Errors
     /// [`ModelSpecError`] for the first layer that is invalid.
