@@ -148,7 +148,7 @@ impl Builder {
         if enrolment.secret().kind() != SecretKind::Enrolment {
             return Err(ClientError::BadToken);
         }
-        // A token that names a CA belongs to a coordinator that speaks TLS. A server without TLS is not that coordinator.
+        // A token that names a CA is of a coordinator that speaks TLS. A server without TLS is another one.
         if platform::is_exposed(&server) && enrolment.ca().is_some() {
             return Err(ClientError::Exposed(server));
         }
