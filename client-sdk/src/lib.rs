@@ -109,8 +109,8 @@ pub use trainer::Gpu;
 #[cfg(feature = "layers")]
 pub use trainer::{AcceleratedTrainer, LayerTrainer};
 pub use trainer::{
-    Budget, Checkpoint, Correction, EvaluateTask, Evaluated, NamedTensor, StopFlags, TrainError, TrainTask, Trained,
-    Trainer,
+    Budget, Checkpoint, Checkpoints, Correction, EvaluateTask, Evaluated, NamedTensor, StopFlags, TrainError,
+    TrainTask, Trained, Trainer,
 };
 pub use transport::Transport;
 #[cfg(feature = "native")]

@@ -95,6 +95,9 @@ typedef struct TributarySettings {
     int32_t allow_plaintext;
     /* May be null: the key is then kept in the folder. */
     const TributaryKeyStore *key_store;
+    /* How many seconds lie between two checkpoints of a training, from which the next session goes on after a crash or a
+     * kill: 0 for 300, `UINT32_MAX` for no checkpoints. */
+    uint32_t checkpoint_every_s;
 } TributarySettings;
 
 /* The device at a moment. -1 is unknown, which hinders nothing. */
@@ -185,7 +188,7 @@ typedef struct TributaryTask {
     const char *training_json;
     /* `[model]` of the job file as JSON. */
     const char *model_json;
-    /* For `tributary_should_stop`, `tributary_suspend` and `tributary_is_over`. */
+    /* For `tributary_should_stop`, `tributary_checkpoint_is_due` and `tributary_is_over`. */
     const TributaryStop *stop;
     /* Where an earlier session suspended this training, perhaps with an earlier release of the app; null to begin. The
      * result must be that of a training that was not suspended. Begin if the checkpoint does not fit. */
@@ -302,6 +305,12 @@ int32_t tributary_should_stop(const TributaryStop *stop);
  * `TRIBUTARY_STATUS_INTERRUPTED`, or another status for a checkpoint that cannot be used. Where no later session can go on,
  * nothing is kept. */
 TributaryStatus tributary_suspend(const TributaryTask *task, const TributaryCheckpoint *checkpoint);
+
+/* Whether a trainer should call `tributary_keep` and train on: 1 or 0. For null it is 0. */
+int32_t tributary_checkpoint_is_due(const TributaryStop *stop);
+
+/* Keeps where a training is that goes on, so that after a crash or a kill a later session goes on from there. */
+TributaryStatus tributary_keep(const TributaryTask *task, const TributaryCheckpoint *checkpoint);
 
 /* Whether the time that the job leaves for training is over: 1 or 0. The trainer then returns what it learned. */
 int32_t tributary_is_over(const TributaryStop *stop);

@@ -26,6 +26,10 @@ pub struct Settings {
     /// How long the coordinator may hold a check-in while it has no work, at most 60,000.
     #[uniffi(default = 30000)]
     pub wait_ms: u32,
+    /// How many seconds lie between two checkpoints of a training, from which the next session goes on after the app
+    /// was killed; 0 for none.
+    #[uniffi(default = 300)]
+    pub checkpoint_every_s: u32,
     /// Accepts only certificates of these CAs, in PEM.
     #[uniffi(default = None)]
     pub ca_pem: Option<String>,
@@ -44,6 +48,7 @@ impl Settings {
         settings.state_dir = Some(self.state_dir.into());
         settings.attributes = self.attributes.into_iter().collect();
         settings.wait_ms = Some(self.wait_ms);
+        settings.checkpoint_every_s = Some(self.checkpoint_every_s);
         settings.ca_pem = self.ca_pem;
         settings.allow_plaintext = self.allow_plaintext;
         settings.sdk = Some(self.sdk.unwrap_or_else(|| LANGUAGE.to_owned()));

@@ -22,6 +22,7 @@ pub(crate) fn settings() -> Settings {
         state_dir: "/nonexistent/tributary".to_owned(),
         attributes: HashMap::new(),
         wait_ms: 0,
+        checkpoint_every_s: 300,
         ca_pem: None,
         allow_plaintext: false,
         sdk: None,

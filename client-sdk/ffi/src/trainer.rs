@@ -111,6 +111,16 @@ impl Stop {
     pub fn is_over(&self) -> bool {
         self.0.is_over()
     }
+
+    /// Whether to give [`Stop::keep`] a checkpoint and train on, so that an app that is killed loses little.
+    pub fn checkpoint_is_due(&self) -> bool {
+        self.0.checkpoint_is_due()
+    }
+
+    /// Keeps where the training is, for a later session ([`TrainTask::resume`]).
+    pub fn keep(&self, checkpoint: Checkpoint) {
+        self.0.keep(checkpoint.into());
+    }
 }
 
 /// Learns from the examples of one client. `train` and `evaluate` are called on a thread of the SDK.
@@ -183,7 +193,7 @@ impl trainer::Trainer for AppTrainer {
         };
         let trainer = &self.trainer;
         let work = |flags: &Arc<StopFlags>| trainer.train(told, Arc::new(Stop(Arc::clone(flags))));
-        let trained = apart(should_stop, &|| task.is_over(), work)??;
+        let trained = apart(Some(task), should_stop, work)??;
         let returned: Result<Vec<NamedTensor>, _> = trained.model.into_iter().map(named).collect();
         Ok(trainer::Trained::new(values_of(&returned?, task.model)?, trained.examples, trained.steps, trained.loss)
             .with_metrics(checked(&trained.metrics)?))
@@ -198,7 +208,7 @@ impl trainer::Trainer for AppTrainer {
             EvaluateTask { model: tensors(task.model), loss: loss_name(task.loss), model_json: json(task.spec)? };
         let trainer = &self.trainer;
         let work = |flags: &Arc<StopFlags>| trainer.evaluate(told, Arc::new(Stop(Arc::clone(flags))));
-        let Evaluated { examples, loss, accuracy, metrics } = apart(should_stop, &|| false, work)??;
+        let Evaluated { examples, loss, accuracy, metrics } = apart(None, should_stop, work)??;
         if accuracy.is_some_and(|accuracy| !(0.0..=1.0).contains(&accuracy)) {
             return Err(TrainError::DoesNotFit(format!("{accuracy:?} is no share of right classes")));
         }

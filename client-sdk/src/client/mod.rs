@@ -33,6 +33,8 @@ pub use settings::Settings;
 
 /// How long a check-in is held when the app does not say.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
+/// How often a training that goes on is stored when the app does not say.
+const CHECKPOINT_DEFAULT: Duration = Duration::from_secs(300);
 
 /// One client of a coordinator. It has a state directory of its own, which no other process can use meanwhile.
 #[derive(Debug)]
@@ -51,6 +53,8 @@ pub struct Builder {
     attributes: BTreeMap<String, String>,
     sdk: String,
     wait: Duration,
+    /// Zero for never.
+    checkpoint_every: Duration,
     /// CAs in PEM.
     ca: Option<Vec<u8>>,
     allows_plaintext: bool,
@@ -95,6 +99,14 @@ impl Builder {
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         Self { wait, ..self }
+    }
+
+    /// How often a training that goes on is stored, so that after a crash or a kill the next session goes on from there:
+    /// 300 s by default; zero for never. A checkpoint takes the time to write the model and what the optimiser keeps.
+    /// Trainers that cannot go on from one are not asked for any.
+    #[must_use]
+    pub fn checkpoint_every(self, checkpoint_every: Duration) -> Self {
+        Self { checkpoint_every, ..self }
     }
 
     /// Keeps the device's key pair in secure hardware, for example, instead of the [`Self::store`]. It is used where
@@ -164,6 +176,9 @@ impl Builder {
         Ok(Client {
             context: Context {
                 wait_ms: u32::try_from(self.wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX),
+                checkpoint_every_ms: u64::try_from(self.checkpoint_every.as_millis())
+                    .ok()
+                    .filter(|every_ms| *every_ms > 0),
                 keys: self.keys.unwrap_or_else(|| platform::default_keys(&store)),
                 attester: self.attester,
                 is_presented: AtomicBool::new(false),
@@ -190,6 +205,9 @@ impl From<Settings> for Builder {
         if let Some(wait_ms) = settings.wait_ms {
             builder = builder.wait(Duration::from_millis(wait_ms.into()));
         }
+        if let Some(seconds) = settings.checkpoint_every_s {
+            builder = builder.checkpoint_every(Duration::from_secs(seconds.into()));
+        }
         #[cfg(feature = "native")]
         if let Some(directory) = settings.state_dir {
             builder = builder.state_dir(directory);
@@ -212,6 +230,7 @@ impl Client {
             attributes: BTreeMap::new(),
             sdk: "rust".to_owned(),
             wait: WAIT_DEFAULT,
+            checkpoint_every: CHECKPOINT_DEFAULT,
             ca: None,
             allows_plaintext: false,
             keys: None,
@@ -324,8 +343,8 @@ mod tests {
 
     /// What a builder has of these settings; without its store and what the app brings as code.
     fn facts(builder: &Builder) -> impl PartialEq + fmt::Debug + use<'_> {
-        let Builder { server, enrolment_token, attributes, sdk, wait, ca, allows_plaintext, .. } = builder;
-        (server, enrolment_token, attributes, sdk, wait, ca, allows_plaintext)
+        let Builder { server, enrolment_token, attributes, sdk, wait, checkpoint_every, ca, .. } = builder;
+        (server, enrolment_token, attributes, sdk, wait, checkpoint_every, ca, builder.allows_plaintext)
     }
 
     #[test]

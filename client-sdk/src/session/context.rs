@@ -24,6 +24,8 @@ pub(crate) struct Context {
     /// Kind of the SDK.
     pub(crate) sdk: Name,
     pub(crate) wait_ms: u32,
+    /// How often a training that goes on is stored; `None` for never.
+    pub(crate) checkpoint_every_ms: Option<u64>,
     pub(crate) state: State,
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) clock: Arc<dyn Clock>,

@@ -10,7 +10,7 @@ mod watch;
 
 use std::time::Duration;
 
-use tributary_protocol::device::{CheckInRequest, CheckInResponse, DeviceState};
+use tributary_protocol::device::{Assignment, CheckInRequest, CheckInResponse, DeviceState};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
@@ -20,7 +20,7 @@ use self::watch::Watch;
 use crate::clock::Clock;
 use crate::error::ClientError;
 use crate::host::Host;
-use crate::models::fetch_base;
+use crate::models::{Base, fetch_base};
 use crate::outcome::Outcome;
 use crate::platform::{rest, within};
 use crate::store::client_state::ClientState;
@@ -70,8 +70,8 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
             }
             Step::Compute { assignment, base, deadline_ms } => {
                 let watch = Watch::begin(context, &identity.secret, &assignment);
-                let (started_ms, clock) = (clock.now_ms(), clock.as_ref());
-                let given = Given { assignment: &assignment, base: &base, state, clock, started_ms, deadline_ms };
+                let clock = clock.as_ref();
+                let given = given(context, &assignment, &base, deadline_ms);
                 let left = || Duration::from_millis(deadline_ms.saturating_sub(clock.now_ms()));
                 let working = async {
                     loop {
@@ -132,6 +132,19 @@ fn check_in_request<T: Trainer + ?Sized>(context: &Context, trainer: &T, host: &
         sdk: Some(context.sdk.clone()),
         codecs: CodecName::ALL.to_vec(),
         wait_ms: context.wait_ms,
+    }
+}
+
+/// What a task that begins now is given.
+fn given<'a>(context: &'a Context, assignment: &'a Assignment, base: &'a Base, deadline_ms: u64) -> Given<'a> {
+    Given {
+        assignment,
+        base,
+        state: &context.state,
+        clock: context.clock.as_ref(),
+        started_ms: context.clock.now_ms(),
+        deadline_ms,
+        checkpoint_every_ms: context.checkpoint_every_ms,
     }
 }
 

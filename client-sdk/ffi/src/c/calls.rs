@@ -22,6 +22,9 @@ use crate::outcome::Outcome;
 use crate::settings::Settings;
 use crate::trainer::Trainer;
 
+/// How many seconds lie between two checkpoints of a training if the app does not say.
+const CHECKPOINT_EVERY_S: u32 = 300;
+
 /// Gives C a new object.
 ///
 /// # Safety
@@ -77,6 +80,11 @@ pub unsafe extern "C" fn tributary_client_new(
                 state_dir: text("state_dir", asked.state_dir)?,
                 attributes,
                 wait_ms: asked.wait_ms,
+                checkpoint_every_s: match asked.checkpoint_every_s {
+                    0 => CHECKPOINT_EVERY_S,
+                    u32::MAX => 0,
+                    seconds => seconds,
+                },
                 ca_pem: if asked.ca_pem.is_null() { None } else { Some(text("ca_pem", asked.ca_pem)?) },
                 allow_plaintext: asked.allow_plaintext != 0,
                 sdk: Some("c".to_owned()),
@@ -331,19 +339,61 @@ pub unsafe extern "C" fn tributary_suspend(
 ) -> TributaryStatus {
     let kept = call(|| {
         // SAFETY: the caller promises it.
-        let (task, checkpoint) = unsafe { (there("task", task)?, there("checkpoint", checkpoint)?) };
-        let TributaryCheckpoint { steps, losses, state, state_bytes } = *checkpoint;
-        // SAFETY: the caller promises it.
-        let (stop, bytes) = unsafe { (there("stop", task.stop)?, values("state", state, state_bytes)?) };
-        if bytes.is_empty() {
-            return Err(TributaryError::bad_input("the checkpoint has no state"));
-        }
+        let (stop, checkpoint) = unsafe { given(task, checkpoint) }?;
         if stop.may_suspend {
-            *stop.checkpoint.locked() = Some(Checkpoint { steps, losses, bytes: bytes.to_vec() });
+            *stop.checkpoint.locked() = Some(checkpoint);
         }
         Ok(())
     });
     if kept == TributaryStatus::Ok { TributaryStatus::Interrupted } else { kept }
+}
+
+/// A checkpoint of C, and where its task says whether to stop.
+///
+/// # Safety
+/// The pointers are null or valid.
+unsafe fn given<'a>(
+    task: *const TributaryTask,
+    checkpoint: *const TributaryCheckpoint,
+) -> Result<(&'a TributaryStop, Checkpoint), TributaryError> {
+    // SAFETY: the caller promises it.
+    let (task, checkpoint) = unsafe { (there("task", task)?, there("checkpoint", checkpoint)?) };
+    let TributaryCheckpoint { steps, losses, state, state_bytes } = *checkpoint;
+    // SAFETY: the caller promises it.
+    let (stop, bytes) = unsafe { (there("stop", task.stop)?, values("state", state, state_bytes)?) };
+    if bytes.is_empty() {
+        return Err(TributaryError::bad_input("the checkpoint has no state"));
+    }
+    Ok((stop, Checkpoint { steps, losses, bytes: bytes.to_vec() }))
+}
+
+/// Whether a trainer should call `tributary_keep` and train on: 1 or 0. For null it is 0.
+///
+/// # Safety
+/// The pointer is null or that of the task.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_checkpoint_is_due(stop: *const TributaryStop) -> i32 {
+    // SAFETY: the caller promises it.
+    unsafe { there("stop", stop) }.map_or(0, |stop| stop.stop.checkpoint_is_due().into())
+}
+
+/// Keeps where a training is that goes on, so that after a crash or a kill a later session goes on from there.
+///
+/// # Safety
+/// The task is that of the callback. The checkpoint and its state live as long as the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_keep(
+    task: *const TributaryTask,
+    checkpoint: *const TributaryCheckpoint,
+) -> TributaryStatus {
+    call(|| {
+        // SAFETY: the caller promises it.
+        let (stop, checkpoint) = unsafe { given(task, checkpoint) }?;
+        if stop.may_suspend {
+            stop.stop.keep(checkpoint);
+        }
+        Ok(())
+    })
 }
 
 /// Whether the time that the job leaves for training is over: 1 or 0. The trainer then returns what it learned.

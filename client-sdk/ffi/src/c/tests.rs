@@ -39,6 +39,7 @@ fn c_settings() -> (TributarySettings, [CString; 3]) {
         wait_ms: 0,
         allow_plaintext: 0,
         key_store: null(),
+        checkpoint_every_s: 0,
     };
     (settings, texts)
 }
@@ -375,7 +376,7 @@ fn the_header_declares_what_is_exported() {
         types.iter().flat_map(|begin| functions(HEADER, &format!("\n{begin}"), last_word)).collect();
     declared.sort();
     assert_eq!(declared, exported);
-    assert_eq!(exported.len(), 16);
+    assert_eq!(exported.len(), 18);
 }
 
 macro_rules! layout {
@@ -395,7 +396,8 @@ fn structures_have_the_same_layout_in_c() {
         TributaryAttribute { name, value }
         TributaryKeyStore { context, public_key, sign }
         TributarySettings {
-            size, server, token, state_dir, ca_pem, attributes, attributes_count, wait_ms, allow_plaintext, key_store
+            size, server, token, state_dir, ca_pem, attributes, attributes_count, wait_ms, allow_plaintext, key_store,
+            checkpoint_every_s
         }
         TributaryDevice { metered, charging, battery_percent, thermal }
         TributaryConditions { unmetered, battery_percent_min, cool, time_budget_ms }

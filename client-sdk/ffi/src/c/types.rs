@@ -77,6 +77,9 @@ pub struct TributarySettings {
     pub allow_plaintext: i32,
     /// May be null: the key is then kept in the folder.
     pub key_store: *const TributaryKeyStore,
+    /// How many seconds lie between two checkpoints of a training, from which the next session goes on after a crash or
+    /// a kill: 0 for 300, `UINT32_MAX` for no checkpoints.
+    pub checkpoint_every_s: u32,
 }
 
 /// A structure that an app fills in, and that may grow: its first member is its size, as the app's header has it.
@@ -176,7 +179,7 @@ pub struct TributaryTask {
     pub training_json: *const c_char,
     /// `[model]` of the job file as JSON.
     pub model_json: *const c_char,
-    /// For `tributary_should_stop`, `tributary_suspend` and `tributary_is_over`.
+    /// For `tributary_should_stop`, `tributary_checkpoint_is_due` and `tributary_is_over`.
     pub stop: *const TributaryStop,
     /// Where an earlier session suspended this training, perhaps with an earlier release of the app; null to begin.
     pub resume: *const TributaryCheckpoint,

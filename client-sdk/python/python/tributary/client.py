@@ -99,8 +99,9 @@ class Client:
 
     `token` is an enrolment token. `state_dir` keeps identity, model cache and undelivered work; two processes must not
     share it. `attributes` describe the device: jobs choose clients by them. `wait_s` is how long the coordinator may hold
-    a check-in while it has no work, at most 60. `ca` are the CAs to trust instead of the system's: a path, or PEM as bytes. `allow_plaintext`
-    allows `http://` to other machines. `report_errors` is what the operator learns of an exception of the trainer: its
+    a check-in while it has no work, at most 60. `checkpoint_every_s` is how often a training that goes on is stored, so that
+    after a kill the next session goes on from there; 0 for never. `ca` are the CAs to trust instead of the system's: a path,
+    or PEM as bytes. `allow_plaintext` allows `http://` to other machines. `report_errors` is what the operator learns of an exception of the trainer: its
     `"type"`, or with `"text"` also its text, which may quote examples or paths.
     """
 
@@ -112,6 +113,7 @@ class Client:
         state_dir: Union[str, PathLike[str]] = "tributary",
         attributes: Optional[Mapping[str, str]] = None,
         wait_s: float = 30.0,
+        checkpoint_every_s: int = 300,
         ca: Authorities = None,
         allow_plaintext: bool = False,
         report_errors: Literal["type", "text"] = "type",
@@ -125,12 +127,15 @@ class Client:
                 raise TypeError(f"attributes are texts by name, not {name!r}: {value!r}")
         if not 0 <= wait_s <= WAIT_MAX_S:
             raise ValueError(f"wait_s is from 0 to {WAIT_MAX_S:.0f} seconds, not {wait_s!r}")
+        if not isinstance(checkpoint_every_s, int) or checkpoint_every_s < 0:
+            raise ValueError(f"checkpoint_every_s is a number of whole seconds, not {checkpoint_every_s!r}")
         settings = {
             "server": server,
             "token": token,
             "state_dir": fsdecode(state_dir),
             "attributes": attributes,
             "wait_ms": int(wait_s * 1000),
+            "checkpoint_every_s": checkpoint_every_s,
             "ca_pem": pem(ca),
             "allow_plaintext": allow_plaintext,
         }

@@ -62,8 +62,12 @@ class TrainTask:
 
     def check(self, checkpoint: Optional[Callable[[], Checkpoint]] = None) -> None:
         """Call this before every batch: it raises `Interrupted` when the session or the round has ended. A trainer that
-        can go on from `resume` passes a function that makes a checkpoint, called only then."""
+        can go on from `resume` passes a function that makes a checkpoint, called only then and every `checkpoint_every_s`
+        of the client, when the training goes on."""
         if not self.stop.is_set():
+            if checkpoint is not None and self.stop.checkpoint_is_due():
+                kept = checkpoint()
+                self.stop.keep(kept.steps, kept.losses, kept.state)
             return
         if checkpoint is None or not self.may_suspend:
             raise _core.Interrupted("training was interrupted")
