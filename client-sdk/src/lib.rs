@@ -29,6 +29,7 @@
 //! |---|---|
 //! | [`client`] | [`Builder`], [`Settings`] and [`Client`]: what a client is made from, one session, the loop of sessions |
 //! | [`outcome`], [`error`] | how a session ends |
+//! | [`progress`] | what a session is doing |
 //! | [`host`], `conditions` | what the app says about the device: may the session continue? |
 //! | `blocking`, `cancel` | sessions that block their thread, and their end from outside |
 //! | [`trainer`] | local training as a trait, for layer lists, and for modules of burn |
@@ -73,6 +74,7 @@ mod locked;
 mod models;
 pub mod outcome;
 mod platform;
+pub mod progress;
 mod session;
 pub mod store;
 mod tasks;
@@ -99,6 +101,7 @@ pub use keys::{ClientCertificate, KeyError, KeyStore};
 #[doc(hidden)]
 pub use locked::Locked;
 pub use outcome::Outcome;
+pub use progress::Progress;
 #[cfg(feature = "native")]
 pub use store::FileStore;
 pub use store::{MemoryStore, Store};

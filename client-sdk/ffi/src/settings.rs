@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tributary_client::{BlockingClient, Builder};
 
+use crate::attest::{AppAttester, Attester};
 use crate::errors::TributaryError;
 use crate::keys::{AppKeys, KeyStore};
 
@@ -43,7 +44,11 @@ pub struct Settings {
 
 impl Settings {
     /// The client of these settings. Nothing is read, written or sent yet.
-    pub(crate) fn client(self, keys: Option<Arc<dyn KeyStore>>) -> Result<BlockingClient, TributaryError> {
+    pub(crate) fn client(
+        self,
+        keys: Option<Arc<dyn KeyStore>>,
+        attester: Option<Arc<dyn Attester>>,
+    ) -> Result<BlockingClient, TributaryError> {
         let mut settings = tributary_client::Settings::new(self.server, self.token);
         settings.state_dir = Some(self.state_dir.into());
         settings.attributes = self.attributes.into_iter().collect();
@@ -55,6 +60,9 @@ impl Settings {
         let mut builder = Builder::from(settings);
         if let Some(keys) = keys {
             builder = builder.key_store(Arc::new(AppKeys(keys)));
+        }
+        if let Some(attester) = attester {
+            builder = builder.attestation(AppAttester(attester));
         }
         Ok(BlockingClient::new(builder.build()?)?)
     }

@@ -37,7 +37,7 @@ pub struct TrainTask {
     pub batch_size: Option<u32>,
     /// The optimiser's step size.
     pub learning_rate: f64,
-    /// `cross_entropy` or `mse`.
+    /// `cross_entropy`, `mse`, or `other` for a loss of the app.
     pub loss: String,
     /// Weight of `(w - w_global)` in each gradient (FedProx); 0 for nothing.
     pub proximal: f64,
@@ -75,7 +75,7 @@ pub struct Trained {
 pub struct EvaluateTask {
     /// The global model.
     pub model: Vec<Tensor>,
-    /// `cross_entropy` or `mse`.
+    /// `cross_entropy`, `mse`, or `other` for a loss of the app.
     pub loss: String,
     /// `[model]` of the job file as JSON.
     pub model_json: String,
@@ -235,6 +235,7 @@ fn loss_name(loss: Loss) -> String {
     match loss {
         Loss::CrossEntropy => "cross_entropy",
         Loss::Mse => "mse",
+        Loss::Other => "other",
     }
     .to_owned()
 }
@@ -243,7 +244,8 @@ fn json(value: &impl serde::Serialize) -> Result<String, TrainError> {
     serde_json::to_string(value).map_err(|error| TrainError::Other(error.to_string()))
 }
 
-fn checked(metrics: &HashMap<String, f64>) -> Result<Scalars, TrainError> {
+/// Metrics of the app, if names and values may be reported.
+pub(crate) fn checked(metrics: &HashMap<String, f64>) -> Result<Scalars, TrainError> {
     let metrics = metrics.iter().try_fold(Scalars::new(), |metrics, (name, value)| metrics.with(name, *value));
     metrics.map_err(|error| TrainError::DoesNotFit(error.to_string()))
 }

@@ -3,9 +3,11 @@
 //! Models cross the border as bytes (f32, little-endian, in the order of the parameters) and settings as JSON: the
 //! Python part makes arrays of them, so this part needs no numpy. A model is copied once in each direction.
 
+mod attest;
 mod client;
 mod errors;
 mod layers;
+mod progress;
 mod signals;
 mod trainer;
 
@@ -18,6 +20,7 @@ mod _core {
     #[pymodule_export]
     use crate::errors::{
         Diverged, DoesNotFit, Interrupted, NoExamples, Refused, Suspended, TributaryError, Unreachable,
+        Untrusted,
     };
     #[pymodule_export]
     use crate::layers::LayerExamples;

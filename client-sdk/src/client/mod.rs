@@ -22,6 +22,7 @@ use crate::host::Host;
 use crate::keys::KeyStore;
 use crate::outcome::Outcome;
 use crate::platform;
+use crate::progress::{Listener, Progress};
 use crate::session::{Context, run_once};
 use crate::store::Store;
 use crate::store::state::State;
@@ -62,6 +63,7 @@ pub struct Builder {
     attester: Option<Arc<dyn Attest>>,
     transport: Option<Arc<dyn Transport>>,
     clock: Option<Arc<dyn Clock>>,
+    listener: Listener,
 }
 
 impl fmt::Debug for Builder {
@@ -143,6 +145,12 @@ impl Builder {
         Self { clock: Some(clock), ..self }
     }
 
+    /// Calls this when a session begins to download, to train, to send, or to repeat a request. It must return at once.
+    #[must_use]
+    pub fn on_progress(self, listener: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+        Self { listener: Listener(Some(Arc::new(listener))), ..self }
+    }
+
     /// Checks the settings. Nothing is read, written or sent yet.
     ///
     /// # Errors
@@ -183,7 +191,10 @@ impl Builder {
                 attester: self.attester,
                 is_presented: AtomicBool::new(false),
                 state: State::new(store),
-                coordinator: Arc::new(Coordinator::new(transport, server.clone(), Arc::clone(&clock))),
+                coordinator: Arc::new(Coordinator {
+                    listener: self.listener,
+                    ..Coordinator::new(transport, server.clone(), Arc::clone(&clock))
+                }),
                 server,
                 enrolment: enrolment.secret().clone(),
                 attributes,
@@ -237,6 +248,7 @@ impl Client {
             attester: None,
             transport: None,
             clock: None,
+            listener: Listener::default(),
         }
     }
 

@@ -23,6 +23,7 @@ use crate::host::Host;
 use crate::models::{Base, fetch_base};
 use crate::outcome::Outcome;
 use crate::platform::{rest, within};
+use crate::progress::Progress;
 use crate::store::client_state::ClientState;
 use crate::store::state::{Finished, Identity, Pending, Work};
 use crate::tasks::{Completed, Given, evaluate, train};
@@ -72,6 +73,7 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
                 let watch = Watch::begin(context, &identity.secret, &assignment);
                 let clock = clock.as_ref();
                 let given = given(context, &assignment, &base, deadline_ms);
+                coordinator.listener.hear(&work(&assignment));
                 let left = || Duration::from_millis(deadline_ms.saturating_sub(clock.now_ms()));
                 let working = async {
                     loop {
@@ -132,6 +134,15 @@ fn check_in_request<T: Trainer + ?Sized>(context: &Context, trainer: &T, host: &
         sdk: Some(context.sdk.clone()),
         codecs: CodecName::ALL.to_vec(),
         wait_ms: context.wait_ms,
+    }
+}
+
+/// What an assignment makes the trainer do.
+fn work(assignment: &Assignment) -> Progress {
+    let round = assignment.round;
+    match assignment.task {
+        Task::Train => Progress::Training { round },
+        Task::Evaluate => Progress::Evaluating { round },
     }
 }
 

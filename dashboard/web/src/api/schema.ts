@@ -1461,7 +1461,7 @@ export interface Login {
 }
 
 /** Loss function, averaged over the batch. */
-export type Loss = "cross_entropy" | "mse";
+export type Loss = "cross_entropy" | "mse" | "other";
 
 /** A member of a stale-synchronous job. */
 export interface MemberClock {

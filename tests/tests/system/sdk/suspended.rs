@@ -159,8 +159,8 @@ async fn a_killed_training_goes_on_from_its_last_checkpoint_with_the_same_bits()
     assert!(matches!(outcome, Ok(Outcome::Interrupted { .. })), "{outcome:?}");
     assert_eq!(checkpoints(&left), 2);
 
-    // Asked before the session, before each of the last five batches, before the loop ends, and before the upload.
-    let host = PickedUp { left: AtomicU32::new(1 + (STEPS - 3) + 1 + 1) };
+    // Asked before the session, before each of the last five batches, and before the upload.
+    let host = PickedUp { left: AtomicU32::new(1 + (STEPS - 3) + 1) };
     let outcome = within_reason(sdk_client(&world, left.path()).run_once(&mut trainer(), &host)).await;
     assert!(matches!(outcome, Ok(Outcome::Contributed { round: 1, .. })), "{outcome:?}");
     assert_eq!(host.left.load(Ordering::SeqCst), 0, "it trained fewer steps");
