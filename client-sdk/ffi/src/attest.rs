@@ -53,7 +53,8 @@ impl Attest for AppAttester {
     fn attest(&self, key: Option<Sha256Hash>) -> Stated<'_> {
         let stated = self.0.attest(key.map(|key| key.0.to_vec()));
         let stated = stated.map_err(|error| AttestError(error.to_string()));
-        let stated = stated.map(|Attestation { platform, statement }| tributary_client::Attestation { platform, statement });
+        let stated =
+            stated.map(|Attestation { platform, statement }| tributary_client::Attestation { platform, statement });
         Box::pin(std::future::ready(stated))
     }
 }

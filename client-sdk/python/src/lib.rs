@@ -19,8 +19,7 @@ mod _core {
     use crate::client::Session;
     #[pymodule_export]
     use crate::errors::{
-        Diverged, DoesNotFit, Interrupted, NoExamples, Refused, Suspended, TributaryError, Unreachable,
-        Untrusted,
+        Diverged, DoesNotFit, Interrupted, NoExamples, Refused, Suspended, TributaryError, Unreachable, Untrusted,
     };
     #[pymodule_export]
     use crate::layers::LayerExamples;

@@ -4,9 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use tributary_client::{
-    EvaluateTask, Evaluated, LayerTrainer, Progress, TrainError, TrainTask, Trained, Trainer,
-};
+use tributary_client::{EvaluateTask, Evaluated, LayerTrainer, Progress, TrainError, TrainTask, Trained, Trainer};
 use tributary_protocol::plan::Algorithm;
 
 /// A callable `(kind, number or None, text)`.

@@ -181,6 +181,7 @@ impl Builder {
         };
         let store = self.store.map_or_else(platform::default_store, Ok)?;
         let clock = self.clock.map_or_else(platform::default_clock, Ok)?;
+        let coordinator = Coordinator::new(transport, server.clone(), Arc::clone(&clock));
         Ok(Client {
             context: Context {
                 wait_ms: u32::try_from(self.wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX),
@@ -191,10 +192,7 @@ impl Builder {
                 attester: self.attester,
                 is_presented: AtomicBool::new(false),
                 state: State::new(store),
-                coordinator: Arc::new(Coordinator {
-                    listener: self.listener,
-                    ..Coordinator::new(transport, server.clone(), Arc::clone(&clock))
-                }),
+                coordinator: Arc::new(coordinator.reporting_to(self.listener)),
                 server,
                 enrolment: enrolment.secret().clone(),
                 attributes,

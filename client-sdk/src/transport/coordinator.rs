@@ -55,6 +55,11 @@ impl Coordinator {
         Self { transport, server, clock, jitter, listener: Listener::default() }
     }
 
+    /// Tells this listener what sessions do.
+    pub(crate) fn reporting_to(self, listener: Listener) -> Self {
+        Self { listener, ..self }
+    }
+
     pub(crate) async fn enrol(&self, token: &Secret, request: &EnrolRequest) -> Result<EnrolResponse, ClientError> {
         let call = with_json(self.request(Method::POST, token, "/device/v1/clients"), request);
         self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await

@@ -127,7 +127,8 @@ impl Transport for HttpTransport {
 
     fn present(&self, certificate: &ClientCertificate) -> Result<(), TransportError> {
         let connect = self.connect.as_ref();
-        let connect = connect.ok_or_else(|| TransportError::Failed("the app's HTTP client presents no certificates".into()))?;
+        let connect =
+            connect.ok_or_else(|| TransportError::Failed("the app's HTTP client presents no certificates".into()))?;
         let http = connect.client(Some(certificate))?;
         *self.http.locked() = http;
         Ok(())

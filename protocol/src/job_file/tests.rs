@@ -198,7 +198,7 @@ fn a_loss_of_the_apps_own_goes_with_a_network_of_the_apps_own_and_has_no_accurac
     let own = serde_json::from_str(r#"{"parameters": [{"name": "w", "shape": [2]}]}"#).unwrap();
     let training = Training { loss: Loss::Other, ..digits.training.clone() };
     let mut job = JobFile { model: own, training, ..digits };
-    assert_eq!(job.check(), Ok(()));
+    job.check().unwrap();
     assert_eq!(JobFile::parse(&job.text()).unwrap(), job);
     job.stop.accuracy = Some(0.9);
     assert!(job.check().unwrap_err().to_string().contains("[stop] accuracy must be left out"));

@@ -8,8 +8,8 @@ use tributary_client::Locked;
 
 use super::status::{TributaryStatus, c_text};
 use super::types::{
-    TributaryAttestation, TributaryAttester, TributaryCheckpoint, TributaryDevice, TributaryHost, TributaryKeyStore, TributaryResult, TributaryStop,
-    TributaryTask, TributaryTensor, TributaryTrainer,
+    TributaryAttestation, TributaryAttester, TributaryCheckpoint, TributaryDevice, TributaryHost, TributaryKeyStore,
+    TributaryResult, TributaryStop, TributaryTask, TributaryTensor, TributaryTrainer,
 };
 use crate::attest::{Attestation, Attester};
 use crate::errors::{CallbackError, TrainerError};

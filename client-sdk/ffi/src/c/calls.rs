@@ -9,9 +9,9 @@ use tributary_client::Locked;
 use super::callbacks::{FromC, floats};
 use super::status::{TributaryStatus, call, give_text, set_waits_for, sized, text, there, values};
 use super::types::{
-    TributaryAttestation, TributaryAttribute, TributaryCancel, TributaryCheckpoint, TributaryClient, TributaryConditions, TributaryExamples,
-    TributaryHost, TributaryOutcome, TributaryOutcomeKind, TributarySettings, TributaryStop, TributaryTask,
-    TributaryTrainer,
+    TributaryAttestation, TributaryAttribute, TributaryCancel, TributaryCheckpoint, TributaryClient,
+    TributaryConditions, TributaryExamples, TributaryHost, TributaryOutcome, TributaryOutcomeKind, TributarySettings,
+    TributaryStop, TributaryTask, TributaryTrainer,
 };
 use crate::attest::{Attestation, Attester};
 use crate::checkpoint::Checkpoint;

@@ -13,7 +13,8 @@ use tributary_protocol::seed::Seed;
 use super::callbacks::FromC;
 use super::calls::*;
 use super::status::{
-    TributaryStatus, call, sized, tributary_abi_version, tributary_last_error, tributary_status_name, tributary_waits_for,
+    TributaryStatus, call, sized, tributary_abi_version, tributary_last_error, tributary_status_name,
+    tributary_waits_for,
 };
 use super::types::*;
 use crate::attest::Attester;
@@ -395,8 +396,9 @@ fn a_trainer_in_c_keeps_checkpoints_while_it_goes_on_and_reports_metrics() {
         evaluate: None,
     };
     let (model, spec, training, always) = (model(), spec(), training(), Always::default());
+    let checkpoints: &dyn trainer::Checkpoints = &always;
     let mut task = trainer::TrainTask::new(&model, &spec, &training, Seed(7));
-    (task.may_suspend, task.checkpoints) = (true, Some(&always));
+    (task.may_suspend, task.checkpoints) = (true, Some(checkpoints));
     let trained = AppTrainer::new(Arc::new(FromC(trainer))).unwrap().train(&task, &|| false).unwrap();
     let metrics: Vec<_> = trained.metrics.iter().map(|(name, value)| (name.to_string(), value)).collect();
     assert_eq!(metrics, [("auc".to_owned(), 0.75)]);
