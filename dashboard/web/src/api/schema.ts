@@ -698,7 +698,7 @@ export type Combine =
       kind: "bulyan";
     }
   | {
-      /** Weiszfeld steps from the mean, 1 to 1000. Default: 8. */
+      /** Weiszfeld steps from the mean, 1 to 1000. Default: 100. */
       iterations?: number;
       kind: "geometric_median";
       /** Smallest distance that divides a weight. Default: 1e-6. */
