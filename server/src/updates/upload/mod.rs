@@ -262,7 +262,7 @@ impl Upload {
         received: Received,
         refusal: UploadRefusal,
     ) -> Result<Uploaded, UploadRefusal> {
-        self.count(target, received, refusal.is_attempt(received.bytes)).await?;
+        self.count(target, received, refusal.is_attempt(received.bytes, self.announced.offset)).await?;
         match refusal {
             UploadRefusal::Stopped(stop) => self.stop(stop).await,
             refusal => Err(refusal),
