@@ -30,6 +30,7 @@
 //! | [`client`] | [`Builder`], [`Settings`] and [`Client`]: what a client is made from, one session, the loop of sessions |
 //! | [`outcome`], [`error`] | how a session ends |
 //! | [`progress`] | what a session is doing |
+//! | [`pausing`] | training that lets its thread go at each checkpoint |
 //! | [`host`], `conditions` | what the app says about the device: may the session continue? |
 //! | `blocking`, `cancel` | sessions that block their thread, and their end from outside |
 //! | [`trainer`] | local training as a trait, for layer lists, and for modules of burn |
@@ -73,6 +74,7 @@ pub mod keys;
 mod locked;
 mod models;
 pub mod outcome;
+pub mod pausing;
 mod platform;
 pub mod progress;
 mod session;
@@ -101,6 +103,7 @@ pub use keys::{ClientCertificate, KeyError, KeyStore};
 #[doc(hidden)]
 pub use locked::Locked;
 pub use outcome::Outcome;
+pub use pausing::PausingTrainer;
 pub use progress::Progress;
 #[cfg(feature = "native")]
 pub use store::FileStore;

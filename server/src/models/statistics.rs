@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use tributary_engine::aggregate::{
-    Discount, Leading, MadeNorms, MeanDot, Share, SharedCombined, Sketched, Weighing, cosine, diversity, dots_with_mean, effective_number,
+    Discount, Leading, MadeNorms, MeanDot, Share, SharedCombined, Sketched, Weighing, cosine, diversity,
+    dots_with_mean, effective_number,
 };
 use tributary_engine::job::JobSpec;
 use tributary_protocol::id::AssignmentId;

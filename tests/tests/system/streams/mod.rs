@@ -154,9 +154,8 @@ impl Half {
         range: std::ops::Range<usize>,
     ) -> Self {
         let offset = range.start;
-        let headers = format!(
-            "Content-Type: application/partial-upload\r\nUpload-Offset: {offset}\r\nUpload-Complete: ?1\r\n"
-        );
+        let headers =
+            format!("Content-Type: application/partial-upload\r\nUpload-Offset: {offset}\r\nUpload-Complete: ?1\r\n");
         Self::begin(world, device, assignment, body, ("PATCH", &headers, range)).await
     }
 
