@@ -116,8 +116,8 @@ mod tests {
         }
     }
 
-    /// Goal: pauses change no bit and lose no step. Method: momentum and dropout, so that a training has state besides its
-    /// weights; the session's loop, without a session.
+    /// Goal: pauses change no bit and lose no step. Method: momentum and dropout, so that a training has state besides
+    /// its weights; the session's loop, without a session.
     #[test]
     fn a_training_that_pauses_at_its_checkpoints_has_the_same_bits() {
         let spec: ModelSpec = serde_json::from_str(

@@ -1,5 +1,5 @@
-//! The sum of the memory budgets that do not grow with models, clients or rounds: docs/operations.md names them, so that
-//! an operator knows what a coordinator takes besides.
+//! The sum of the memory budgets that do not grow with models, clients or rounds: docs/operations.md names them, so
+//! that an operator knows what a coordinator takes besides.
 
 use crate::coordinator::UPLOAD_MEMORY_DEFAULT;
 use crate::db::RECENT_CLIENTS_BYTES_MAX;

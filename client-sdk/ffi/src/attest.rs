@@ -29,9 +29,9 @@ impl fmt::Debug for Attestation {
 /// session, and may block it.
 #[uniffi::export(with_foreign)]
 pub trait Attester: Send + Sync {
-    /// The statement. `key` is the SHA-256 (32 bytes) of the device's public key, which a platform that signs a nonce of
-    /// the app should sign: then a copy of the statement is worth nothing on another device. None where the client has
-    /// no key.
+    /// The statement. `key` is the SHA-256 (32 bytes) of the device's public key, which a platform that signs a nonce
+    /// of the app should sign: then a copy of the statement is worth nothing on another device. None where the client
+    /// has no key.
     ///
     /// # Errors
     /// [`CallbackError`] if the platform makes no statement; then the client does not enrol.

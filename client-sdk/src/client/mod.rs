@@ -103,9 +103,9 @@ impl Builder {
         Self { wait, ..self }
     }
 
-    /// How often a training that goes on is stored, so that after a crash or a kill the next session goes on from there:
-    /// 300 s by default; zero for never. A checkpoint takes the time to write the model and what the optimiser keeps.
-    /// Trainers that cannot go on from one are not asked for any.
+    /// How often a training that goes on is stored, so that after a crash or a kill the next session goes on from
+    /// there: 300 s by default; zero for never. A checkpoint takes the time to write the model and what the optimiser
+    /// keeps. Trainers that cannot go on from one are not asked for any.
     #[must_use]
     pub fn checkpoint_every(self, checkpoint_every: Duration) -> Self {
         Self { checkpoint_every, ..self }

@@ -103,8 +103,8 @@ impl<'a> TrainTask<'a> {
         self.budget.is_some_and(|Budget(is_over)| is_over())
     }
 
-    /// Whether to give [`TrainTask::keep`] a checkpoint now and train on, so that a process that is killed loses little.
-    /// A trainer that can go on from [`TrainTask::resume`] asks before each batch but the first.
+    /// Whether to give [`TrainTask::keep`] a checkpoint now and train on, so that a process that is killed loses
+    /// little. A trainer that can go on from [`TrainTask::resume`] asks before each batch but the first.
     pub fn checkpoint_is_due(&self) -> bool {
         self.checkpoints.is_some_and(Checkpoints::is_due)
     }

@@ -49,8 +49,8 @@ impl Trust {
         Ok(Self::Authorities(Arc::new(roots)))
     }
 
-    /// Settings for rustls. `None`: those of the HTTP client, which knows the system's CAs. On Android it does not, so they
-    /// are read here.
+    /// Settings for rustls. `None`: those of the HTTP client, which knows the system's CAs. On Android it does not, so
+    /// they are read here.
     ///
     /// # Errors
     /// [`TrustError`] if TLS cannot be set up.
@@ -97,8 +97,8 @@ const IS_ANDROID: bool = cfg!(target_os = "android");
 /// verifier is in Java and would need the app's context.
 const ANDROID_CAS: [&str; 2] = ["/apex/com.android.conscrypt/cacerts", "/system/etc/security/cacerts"];
 
-/// The CAs of the first of these folders that has any. Each file holds a certificate in PEM, and text beside it. What is
-/// no certificate is left out.
+/// The CAs of the first of these folders that has any. Each file holds a certificate in PEM, and text beside it. What
+/// is no certificate is left out.
 fn authorities_in(folders: &[impl AsRef<Path>]) -> Result<Arc<RootCertStore>, TrustError> {
     for folder in folders {
         let Ok(files) = fs::read_dir(folder) else { continue };

@@ -71,9 +71,9 @@ pub struct TributaryAttestation(pub(super) Option<Attestation>);
 pub struct TributaryAttester {
     /// Passed to the function.
     pub context: *mut c_void,
-    /// Passes the statement to `tributary_attest`. `key` are the 32 bytes of the SHA-256 of the device's public key, which
-    /// a platform that signs a nonce of the app should sign; null where the client has no key. The thread that runs a
-    /// session calls it at an enrolment.
+    /// Passes the statement to `tributary_attest`. `key` are the 32 bytes of the SHA-256 of the device's public key,
+    /// which a platform that signs a nonce of the app should sign; null where the client has no key. The thread that
+    /// runs a session calls it at an enrolment.
     pub attest: Option<
         unsafe extern "C" fn(context: *mut c_void, key: *const u8, attestation: *mut TributaryAttestation) -> i32,
     >,

@@ -11,8 +11,8 @@
 //! the decoded direction. The codec is biased and needs error feedback.
 //!
 //! Good codebooks for lines keep them far apart (a packing in the Grassmannian manifold). These are found greedily:
-//! each line is, of [`CANDIDATES`] random ones, the one that is farthest from all lines before. The first one is random.
-//! A random line has, for each dimension, the sum of four numbers `unit() - 0.5` of the stream of
+//! each line is, of [`CANDIDATES`] random ones, the one that is farthest from all lines before. The first one is
+//! random. A random line has, for each dimension, the sum of four numbers `unit() - 0.5` of the stream of
 //! `Seed(dimension).derive("lines", count)` ([`crate::seed`]), and is divided by its length. All is computed in f64 and
 //! rounded to f32 at the end.
 //!

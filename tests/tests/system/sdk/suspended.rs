@@ -49,8 +49,8 @@ impl Host for PickedUp {
     }
 }
 
-/// A host on a device that is killed: before one batch its clock has passed the time of a checkpoint, and before another
-/// one the folder is copied, as the kill would leave it.
+/// A host on a device that is killed: before one batch its clock has passed the time of a checkpoint, and before
+/// another one the folder is copied, as the kill would leave it.
 struct Killed<'a> {
     clock: &'a JumpingClock,
     folder: &'a TempDir,
@@ -138,8 +138,8 @@ async fn an_interrupted_training_goes_on_in_the_same_assignment_with_the_same_bi
     world.check_books(job.head.id).await;
 }
 
-/// Goal: a killed process loses the steps since its last checkpoint, and nothing else. Method: the folder as a kill leaves
-/// it, three steps after a checkpoint; the next session trains the steps since then, and no more.
+/// Goal: a killed process loses the steps since its last checkpoint, and nothing else. Method: the folder as a kill
+/// leaves it, three steps after a checkpoint; the next session trains the steps since then, and no more.
 #[tokio::test]
 async fn a_killed_training_goes_on_from_its_last_checkpoint_with_the_same_bits() {
     let undisturbed = undisturbed().await;

@@ -142,8 +142,8 @@ async fn chunks_that_are_small_beside_what_is_stored_are_attempts() {
     assert_eq!(world.assignments(job.head.id, 1).await[0].state, AssignmentState::Rejected);
 }
 
-/// The same for bodies that break off: each that brings an eighth of what is stored is none, and the 32nd other one ends
-/// the assignment.
+/// The same for bodies that break off: each that brings an eighth of what is stored is none, and the 32nd other one
+/// ends the assignment.
 #[tokio::test]
 async fn bodies_that_break_off_after_little_beside_what_is_stored_are_attempts() {
     let world = World::start().await;
