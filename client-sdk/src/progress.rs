@@ -37,9 +37,12 @@ pub enum Progress {
     },
 }
 
+/// What an app does when it hears of something.
+type Hears = dyn Fn(&Progress) + Send + Sync;
+
 /// Hears of what sessions do.
 #[derive(Clone, Default)]
-pub(crate) struct Listener(pub(crate) Option<Arc<dyn Fn(&Progress) + Send + Sync>>);
+pub(crate) struct Listener(pub(crate) Option<Arc<Hears>>);
 
 impl Listener {
     pub(crate) fn hear(&self, progress: &Progress) {

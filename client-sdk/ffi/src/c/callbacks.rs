@@ -91,7 +91,7 @@ impl Attester for FromC<TributaryAttester> {
         let TributaryAttester { context, attest } = self.0;
         let attest = attest.ok_or_else(|| failed("the attester has no function `attest`"))?;
         let mut stated = TributaryAttestation(None);
-        let key = key.as_ref().map_or(std::ptr::null(), |key| key.as_ptr());
+        let key = key.as_ref().map_or(std::ptr::null(), Vec::as_ptr);
         // SAFETY: the app gave this function for this context; key and attestation outlive the call.
         let done = unsafe { attest(context, key, &raw mut stated) };
         match stated.0 {

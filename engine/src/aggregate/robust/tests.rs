@@ -142,7 +142,7 @@ fn the_geometric_median_withstands_nine_wrong_updates_among_twenty_by_default() 
     updates.extend(vec![vec![30.0; 40]; 9]);
     let norm = |settings| {
         let result = combined(Gathering::Pairs(Pairs::GeometricMedian(settings)), &updates);
-        result.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt()
+        result.iter().map(|value| value * value).sum::<f64>().sqrt()
     };
     let Combine::GeometricMedian(settings) = serde_json::from_str(r#""geometric_median""#).unwrap() else {
         panic!("another rule")
