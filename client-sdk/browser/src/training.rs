@@ -7,7 +7,8 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use tributary_client::examples::MemoryExamples;
 use tributary_client::{
-    AcceleratedTrainer, EvaluateTask, Evaluated, LayerTrainer, TrainError, TrainTask, Trained, Trainer,
+    AcceleratedTrainer, DescribeTask, Description, EvaluateTask, Evaluated, LayerTrainer, TrainError, TrainTask,
+    Trained, Trainer,
 };
 use tributary_protocol::plan::Algorithm;
 
@@ -127,5 +128,12 @@ impl Trainer for ReportingTrainer {
         let device = Computed::Cpu;
         *work = Some(Work { examples, loss, device, instead_of_gpu: None, steps: None, accuracy });
         Ok(evaluated)
+    }
+
+    fn describe(&mut self, task: &DescribeTask<'_>) -> Result<Description, TrainError> {
+        match &mut self.layers {
+            Layers::Cpu(trainer) => trainer.describe(task),
+            Layers::Gpu(trainer) => trainer.describe(task),
+        }
     }
 }

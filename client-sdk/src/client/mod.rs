@@ -19,6 +19,7 @@ use crate::attest::Attest;
 use crate::clock::Clock;
 use crate::error::ClientError;
 use crate::host::Host;
+use crate::inputs::DESCRIBE_FLOOR;
 use crate::keys::KeyStore;
 use crate::outcome::Outcome;
 use crate::platform;
@@ -51,6 +52,7 @@ pub struct Builder {
     attributes: BTreeMap<String, String>,
     sdk: String,
     wait: Duration,
+    describe_floor: u64,
     /// CAs in PEM.
     ca: Option<Vec<u8>>,
     allows_plaintext: bool,
@@ -95,6 +97,13 @@ impl Builder {
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         Self { wait, ..self }
+    }
+
+    /// How many rows a count must speak of before the client tells it, where a job standardises its inputs: 5 by
+    /// default. Smaller counts are withheld, and a client with fewer rows tells nothing.
+    #[must_use]
+    pub fn describe_floor(self, rows: u64) -> Self {
+        Self { describe_floor: rows, ..self }
     }
 
     /// Keeps the device's key pair in secure hardware, for example, instead of the [`Self::store`]. It is used where
@@ -163,6 +172,7 @@ impl Builder {
         let clock = self.clock.map_or_else(platform::default_clock, Ok)?;
         Ok(Client {
             context: Context {
+                describe_floor: self.describe_floor,
                 wait_ms: u32::try_from(self.wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX),
                 keys: self.keys.unwrap_or_else(|| platform::default_keys(&store)),
                 attester: self.attester,
@@ -190,6 +200,9 @@ impl From<Settings> for Builder {
         if let Some(wait_ms) = settings.wait_ms {
             builder = builder.wait(Duration::from_millis(wait_ms.into()));
         }
+        if let Some(rows) = settings.describe_floor {
+            builder = builder.describe_floor(rows);
+        }
         #[cfg(feature = "native")]
         if let Some(directory) = settings.state_dir {
             builder = builder.state_dir(directory);
@@ -212,6 +225,7 @@ impl Client {
             attributes: BTreeMap::new(),
             sdk: "rust".to_owned(),
             wait: WAIT_DEFAULT,
+            describe_floor: DESCRIBE_FLOOR,
             ca: None,
             allows_plaintext: false,
             keys: None,

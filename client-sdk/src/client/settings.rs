@@ -26,6 +26,9 @@ pub struct Settings {
     /// How many milliseconds the coordinator may hold a check-in, as [`Builder::wait`](super::Builder::wait).
     #[serde(default, alias = "waitMs")]
     pub wait_ms: Option<u32>,
+    /// Rows that a count must speak of, as [`Builder::describe_floor`](super::Builder::describe_floor).
+    #[serde(default, alias = "describeFloor")]
+    pub describe_floor: Option<u64>,
     /// Allows `http://` to other machines, as [`Builder::allow_plaintext`](super::Builder::allow_plaintext).
     #[serde(default, alias = "allowPlaintext")]
     pub allow_plaintext: bool,

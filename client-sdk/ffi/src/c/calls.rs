@@ -292,6 +292,7 @@ unsafe fn session(
     let (kind, round, retry_after_ms) = match ended? {
         Outcome::Contributed { round, retry_after_ms } => (TributaryOutcomeKind::Contributed, round, retry_after_ms),
         Outcome::Evaluated { round, retry_after_ms } => (TributaryOutcomeKind::Evaluated, round, retry_after_ms),
+        Outcome::Described { round, retry_after_ms } => (TributaryOutcomeKind::Described, round, retry_after_ms),
         Outcome::NothingToDo { retry_after_ms, .. } => (TributaryOutcomeKind::NothingToDo, 0, retry_after_ms),
         Outcome::TooLate { round, retry_after_ms } => (TributaryOutcomeKind::TooLate, round, retry_after_ms),
         Outcome::Interrupted { retry_after_ms } => (TributaryOutcomeKind::Interrupted, 0, retry_after_ms),

@@ -33,7 +33,7 @@ WAIT_MAX_S = 60.0
 class Outcome:
     """How a session ended without an error."""
 
-    kind: Literal["contributed", "evaluated", "nothing_to_do", "too_late", "interrupted"]
+    kind: Literal["contributed", "evaluated", "described", "nothing_to_do", "too_late", "interrupted"]
     """`contributed`, `evaluated`, `nothing_to_do`, `too_late` or `interrupted`."""
     round: Optional[int]
     """Number of the round in its job, from 1."""
