@@ -35,6 +35,7 @@
 //! | `blocking`, `cancel` | sessions that block their thread, and their end from outside |
 //! | [`trainer`] | local training as a trait, for layer lists, and for modules of burn |
 //! | [`examples`] | example sets: in memory, from CSV, from IDX files |
+//! | [`inputs`] | from raw examples to what a network reads, and the sums that fix means and deviations |
 //! | [`store`] | what is kept between sessions, and where: `FileStore`, [`MemoryStore`] |
 //! | [`keys`] | the device's key pair and its certificate: [`KeyStore`], `StoredKey` |
 //! | [`attest`] | what the platform says about the device |
@@ -43,7 +44,7 @@
 //! | `platform` | what the machine gives: an operating system (feature `native`), or nothing, as in a browser |
 //! | `locked` | locks that stay usable after a panic |
 //! | `session` | what a session does next (a value without I/O), and the loop that does it |
-//! | `tasks` | what a client does for an assignment: train, evaluate |
+//! | `tasks` | what a client does for an assignment: train, evaluate, describe |
 //! | `models` | the model of an assignment: cached, cached plus deltas, or downloaded |
 //!
 //! A session goes through them in this order: `session` asks `transport` for an assignment and `models` for its model,
@@ -70,6 +71,7 @@ pub mod examples;
 #[cfg(test)]
 mod fixtures;
 pub mod host;
+pub mod inputs;
 pub mod keys;
 mod locked;
 mod models;
@@ -115,8 +117,8 @@ pub use trainer::Gpu;
 #[cfg(feature = "layers")]
 pub use trainer::{AcceleratedTrainer, LayerTrainer};
 pub use trainer::{
-    Budget, Checkpoint, Checkpoints, Correction, EvaluateTask, Evaluated, NamedTensor, StopFlags, TrainError,
-    TrainTask, Trained, Trainer,
+    Budget, Checkpoint, Checkpoints, Correction, DescribeTask, EvaluateTask, Evaluated, NamedTensor, StopFlags,
+    TrainError, TrainTask, Trained, Trainer,
 };
 pub use transport::Transport;
 #[cfg(feature = "native")]
@@ -125,6 +127,7 @@ pub use transport::{HttpTransport, Trust, TrustError, is_exposed};
 pub use tributary_protocol::classes::ClassCounts;
 pub use tributary_protocol::device::{DeviceState, OpenJob, WaitsFor};
 pub use tributary_protocol::id::ClientId;
+pub use tributary_protocol::inputs::{Description, Inputs};
 pub use tributary_protocol::layers::ModelSpec;
 pub use tributary_protocol::model::Model;
 pub use tributary_protocol::plan::{Algorithm, Loss, Training};

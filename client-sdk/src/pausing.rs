@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tributary_protocol::inputs::Description;
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::seed::Seed;
 
 use crate::clock::Clock;
-use crate::trainer::{Checkpoint, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use crate::trainer::{Checkpoint, DescribeTask, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 
 /// How long the thread is free.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -75,6 +76,10 @@ impl<T: Trainer> Trainer for PausingTrainer<T> {
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
         self.trainer.evaluate(task, should_stop)
+    }
+
+    fn describe(&mut self, task: &DescribeTask<'_>) -> Result<Description, TrainError> {
+        self.trainer.describe(task)
     }
 }
 

@@ -23,6 +23,11 @@ pub enum Progress {
         /// Number of the evaluation round, from 1.
         round: u32,
     },
+    /// The trainer adds up its examples for a round of its job.
+    Describing {
+        /// The round's number, from 1.
+        round: u32,
+    },
     /// An update is sent, or the rest of one.
     Uploading {
         /// Its length.

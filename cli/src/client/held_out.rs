@@ -1,7 +1,7 @@
 //! A trainer that trains on one part of its examples and evaluates on the other.
 
 use tributary_client::examples::{Examples, ExamplesError, MemoryExamples};
-use tributary_client::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use tributary_client::{DescribeTask, Description, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::seed::Seed;
 
@@ -68,6 +68,10 @@ impl Trainer for HeldOut {
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
         self.evaluate.as_mut().unwrap_or(&mut self.train).evaluate(task, should_stop)
+    }
+
+    fn describe(&mut self, task: &DescribeTask<'_>) -> Result<Description, TrainError> {
+        self.train.describe(task)
     }
 }
 

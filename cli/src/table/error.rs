@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use tributary_client::examples::ExamplesError;
 
 use super::labels::{LABELS_MAX, LabelMap};
+use super::schema::SchemaError;
 use crate::error::Failure;
 
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +33,8 @@ pub(super) enum TableError {
     NotClasses(String, String),
     #[error("all values of the column {0} are missing")]
     AllMissing(String),
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
     #[error(transparent)]
     Examples(#[from] ExamplesError),
 }
@@ -80,6 +83,7 @@ impl TableError {
             },
             Self::NotClasses(..) => "--regression learns to predict numbers",
             Self::NoColumn { .. } | Self::OneColumn => "is the --delimiter right?",
+            Self::Schema(error) => return error.hint(),
             _ => return None,
         };
         Some(hint.into())

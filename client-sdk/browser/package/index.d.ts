@@ -41,7 +41,7 @@ export interface Outcome {
    * `contributed`: the coordinator accepted an update. `evaluated`: it accepted an evaluation. `nothing-to-do`: it had
    * no work. `too-late`: the round closed before the work was done. `interrupted`: the session was stopped.
    */
-  kind: "contributed" | "evaluated" | "nothing-to-do" | "too-late" | "interrupted";
+  kind: "contributed" | "evaluated" | "described" | "nothing-to-do" | "too-late" | "interrupted";
   /** The round's number in its job, from 1. */
   round?: number;
   /** Wait this long before the next session. */

@@ -8,7 +8,8 @@ use serde::Serialize;
 use tributary_client::clock::Clock;
 use tributary_client::examples::MemoryExamples;
 use tributary_client::{
-    AcceleratedTrainer, EvaluateTask, Evaluated, LayerTrainer, PausingTrainer, TrainError, TrainTask, Trained, Trainer,
+    AcceleratedTrainer, DescribeTask, Description, EvaluateTask, Evaluated, LayerTrainer, PausingTrainer, TrainError,
+    TrainTask, Trained, Trainer,
 };
 use tributary_protocol::plan::Algorithm;
 
@@ -135,5 +136,12 @@ impl Trainer for ReportingTrainer {
         let device = Computed::Cpu;
         *work = Some(Work { examples, loss, device, instead_of_gpu: None, steps: None, accuracy });
         Ok(evaluated)
+    }
+
+    fn describe(&mut self, task: &DescribeTask<'_>) -> Result<Description, TrainError> {
+        match &mut self.layers {
+            Layers::Cpu(trainer) => trainer.describe(task),
+            Layers::Gpu(trainer) => trainer.describe(task),
+        }
     }
 }

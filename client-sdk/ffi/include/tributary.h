@@ -253,6 +253,8 @@ typedef enum TributaryOutcomeKind {
     TRIBUTARY_OUTCOME_KIND_TOO_LATE = 4,
     /* The host or the app stopped the session. */
     TRIBUTARY_OUTCOME_KIND_INTERRUPTED = 5,
+    /* The coordinator accepted the sums of the client's examples. */
+    TRIBUTARY_OUTCOME_KIND_DESCRIBED = 6,
 } TributaryOutcomeKind;
 
 /* How a session ended, and when to begin the next one. */

@@ -85,6 +85,7 @@ impl Session {
         Ok(match outcome {
             Outcome::Contributed { round, .. } => ("contributed", Some(round), retry_after_s, None),
             Outcome::Evaluated { round, .. } => ("evaluated", Some(round), retry_after_s, None),
+            Outcome::Described { round, .. } => ("described", Some(round), retry_after_s, None),
             Outcome::TooLate { round, .. } => ("too_late", Some(round), retry_after_s, None),
             Outcome::NothingToDo { waits_for, .. } => {
                 let waits_for = waits_for.and_then(|waits_for| serde_json::to_string(&waits_for).ok());

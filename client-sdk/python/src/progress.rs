@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use tributary_client::{EvaluateTask, Evaluated, LayerTrainer, Progress, TrainError, TrainTask, Trained, Trainer};
+use tributary_client::{
+    DescribeTask, Description, EvaluateTask, Evaluated, LayerTrainer, Progress, TrainError, TrainTask, Trained, Trainer,
+};
 use tributary_protocol::plan::Algorithm;
 
 /// A callable `(kind, number or None, text)`.
@@ -15,6 +17,7 @@ impl Listener {
         let (kind, number, text) = match progress {
             Progress::Downloading { bytes } => ("downloading", bytes.map(|bytes| bytes as f64), ""),
             Progress::Training { round } => ("training", Some(f64::from(*round)), ""),
+            Progress::Describing { round } => ("describing", Some(f64::from(*round)), ""),
             Progress::Evaluating { round } => ("evaluating", Some(f64::from(*round)), ""),
             Progress::Uploading { bytes } => ("uploading", Some(*bytes as f64), ""),
             Progress::Retrying { pause, error } => ("retrying", Some(pause.as_secs_f64()), error.as_str()),
@@ -63,6 +66,10 @@ impl Trainer for Counting {
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
         self.trainer.evaluate(task, should_stop)
+    }
+
+    fn describe(&mut self, task: &DescribeTask<'_>) -> Result<Description, TrainError> {
+        self.trainer.describe(task)
     }
 }
 

@@ -19,6 +19,7 @@ use crate::attest::Attest;
 use crate::clock::Clock;
 use crate::error::ClientError;
 use crate::host::Host;
+use crate::inputs::DESCRIBE_FLOOR;
 use crate::keys::KeyStore;
 use crate::outcome::Outcome;
 use crate::platform;
@@ -56,6 +57,7 @@ pub struct Builder {
     wait: Duration,
     /// Zero for never.
     checkpoint_every: Duration,
+    describe_floor: u64,
     /// CAs in PEM.
     ca: Option<Vec<u8>>,
     allows_plaintext: bool,
@@ -109,6 +111,13 @@ impl Builder {
     #[must_use]
     pub fn checkpoint_every(self, checkpoint_every: Duration) -> Self {
         Self { checkpoint_every, ..self }
+    }
+
+    /// How many rows a count must speak of before the client tells it, where a job standardises its inputs: 5 by
+    /// default. Smaller counts are withheld, and a client with fewer rows tells nothing.
+    #[must_use]
+    pub fn describe_floor(self, rows: u64) -> Self {
+        Self { describe_floor: rows, ..self }
     }
 
     /// Keeps the device's key pair in secure hardware, for example, instead of the [`Self::store`]. It is used where
@@ -184,6 +193,7 @@ impl Builder {
         let coordinator = Coordinator::new(transport, server.clone(), Arc::clone(&clock));
         Ok(Client {
             context: Context {
+                describe_floor: self.describe_floor,
                 wait_ms: u32::try_from(self.wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX),
                 checkpoint_every_ms: u64::try_from(self.checkpoint_every.as_millis())
                     .ok()
@@ -217,6 +227,9 @@ impl From<Settings> for Builder {
         if let Some(seconds) = settings.checkpoint_every_s {
             builder = builder.checkpoint_every(Duration::from_secs(seconds.into()));
         }
+        if let Some(rows) = settings.describe_floor {
+            builder = builder.describe_floor(rows);
+        }
         #[cfg(feature = "native")]
         if let Some(directory) = settings.state_dir {
             builder = builder.state_dir(directory);
@@ -240,6 +253,7 @@ impl Client {
             sdk: "rust".to_owned(),
             wait: WAIT_DEFAULT,
             checkpoint_every: CHECKPOINT_DEFAULT,
+            describe_floor: DESCRIBE_FLOOR,
             ca: None,
             allows_plaintext: false,
             keys: None,

@@ -30,6 +30,9 @@ pub struct Settings {
     /// [`Builder::checkpoint_every`](super::Builder::checkpoint_every); 0 for none.
     #[serde(default, alias = "checkpointEveryS")]
     pub checkpoint_every_s: Option<u32>,
+    /// Rows that a count must speak of, as [`Builder::describe_floor`](super::Builder::describe_floor).
+    #[serde(default, alias = "describeFloor")]
+    pub describe_floor: Option<u64>,
     /// Allows `http://` to other machines, as [`Builder::allow_plaintext`](super::Builder::allow_plaintext).
     #[serde(default, alias = "allowPlaintext")]
     pub allow_plaintext: bool,

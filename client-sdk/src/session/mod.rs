@@ -26,7 +26,7 @@ use crate::platform::{rest, within};
 use crate::progress::Progress;
 use crate::store::client_state::ClientState;
 use crate::store::state::{Finished, Identity, Pending, Work};
-use crate::tasks::{Completed, Given, evaluate, train};
+use crate::tasks::{Completed, Given, describe, evaluate, train};
 use crate::trainer::{TrainError, Trainer};
 use crate::transport::upload::Update;
 
@@ -77,7 +77,7 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
                 let left = || Duration::from_millis(deadline_ms.saturating_sub(clock.now_ms()));
                 let working = async {
                     loop {
-                        match compute(trainer, host, &given, &watch) {
+                        match compute(trainer, host, &given, &watch, context.describe_floor) {
                             Err(TrainError::Pending) => trainer.ready().await,
                             completed => return completed,
                         }
@@ -133,6 +133,7 @@ fn check_in_request<T: Trainer + ?Sized>(context: &Context, trainer: &T, host: &
         sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
         sdk: Some(context.sdk.clone()),
         codecs: CodecName::ALL.to_vec(),
+        schema: trainer.schema(),
         wait_ms: context.wait_ms,
     }
 }
@@ -143,6 +144,7 @@ fn work(assignment: &Assignment) -> Progress {
     match assignment.task {
         Task::Train => Progress::Training { round },
         Task::Evaluate => Progress::Evaluating { round },
+        Task::Describe => Progress::Describing { round },
     }
 }
 
@@ -164,6 +166,7 @@ fn compute<T: Trainer + ?Sized>(
     host: &dyn Host,
     given: &Given<'_>,
     watch: &Watch,
+    describe_floor: u64,
 ) -> Result<Completed, TrainError> {
     let in_time = || given.clock.now_ms() < given.deadline_ms;
     let is_over = || !in_time() || watch.is_closed();
@@ -171,6 +174,7 @@ fn compute<T: Trainer + ?Sized>(
     match given.assignment.task {
         Task::Train => train(trainer, given, &should_stop),
         Task::Evaluate => evaluate(trainer, given, &should_stop),
+        Task::Describe => describe(trainer, given, describe_floor),
     }
 }
 
@@ -213,6 +217,7 @@ async fn deliver(context: &Context, identity: &Identity, finished: &Finished) ->
             coordinator.send_update(secret, &Update { id, query, body, sha256: *sha256, begun }).await?
         }
         Work::Evaluation(report) => coordinator.put_evaluation(secret, id, report).await?,
+        Work::Description(description) => coordinator.put_description(secret, id, description).await?,
     };
     Ok(accepted.retry_after_ms)
 }

@@ -137,7 +137,8 @@ impl<'a> Trainings<'a> {
     /// A single training with these settings.
     fn task<'t>(&'t self, training: &'t Training) -> TrainTask<'t> {
         let Assignment { plan, seed, .. } = self.given.assignment;
-        TrainTask::new(&self.model, &plan.model.spec, training, *seed)
+        let task = TrainTask::new(&self.model, &plan.model.spec, training, *seed);
+        TrainTask { inputs: plan.model.inputs.as_ref(), ..task }
     }
 
     /// Refuses a training without examples or with a number that is not finite.

@@ -15,6 +15,7 @@ use tributary_protocol::device::{
     OpenJobs, ReportAccepted,
 };
 use tributary_protocol::id::{AssignmentId, Secret};
+use tributary_protocol::inputs::Description;
 use tributary_protocol::problem::Problem;
 use tributary_protocol::seed::{Seed, Stream};
 
@@ -138,6 +139,17 @@ impl Coordinator {
     ) -> Result<ReportAccepted, ClientError> {
         let path = format!("/device/v1/assignments/{id}/evaluation");
         let call = with_json(self.request(Method::PUT, secret, &path), report);
+        self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
+    }
+
+    pub(crate) async fn put_description(
+        &self,
+        secret: &Secret,
+        id: AssignmentId,
+        description: &Description,
+    ) -> Result<ReportAccepted, ClientError> {
+        let path = format!("/device/v1/assignments/{id}/description");
+        let call = with_json(self.request(Method::PUT, secret, &path), description);
         self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
     }
 

@@ -370,6 +370,9 @@ impl JobFile {
     pub fn check(&self) -> Result<(), JobFileError> {
         self.model.parts()?;
         self.training.check()?;
+        if let Some(inputs) = &self.model.inputs {
+            inputs.check(&self.model.spec, self.training.loss)?;
+        }
         self.update.check()?;
         let download = "false with this codec: model deltas lead from one f32 model to the next";
         require(self.download.is_consistent(), "[download] delta", download)?;

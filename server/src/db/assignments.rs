@@ -8,6 +8,7 @@ use tributary_protocol::device::Attributes;
 use tributary_protocol::figures::Figures;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId};
+use tributary_protocol::inputs::Description;
 use tributary_protocol::operator::Assignment;
 use tributary_protocol::scalars::Scalars;
 use tributary_protocol::seed::Seed;
@@ -164,6 +165,8 @@ pub struct Report {
     pub work_ms: u64,
     /// Counts by class of an evaluation. They are added to those of the round, and not stored with the assignment.
     pub classes: Option<ClassCounts>,
+    /// Sums of the client's table. They are added to those of the round, and not stored with the assignment.
+    pub description: Option<Description>,
     /// SHA-256 of the report's bytes.
     pub sha256: Sha256Hash,
     /// Traffic of the assignment that is not counted in the database yet.

@@ -364,6 +364,7 @@ unsafe fn session(
             set_waits_for(&waits_for.unwrap_or_default());
             (TributaryOutcomeKind::NothingToDo, 0, retry_after_ms)
         }
+        Outcome::Described { round, retry_after_ms } => (TributaryOutcomeKind::Described, round, retry_after_ms),
         Outcome::TooLate { round, retry_after_ms } => (TributaryOutcomeKind::TooLate, round, retry_after_ms),
         Outcome::Interrupted { retry_after_ms } => (TributaryOutcomeKind::Interrupted, 0, retry_after_ms),
     };

@@ -559,6 +559,7 @@ fn structures_have_the_same_layout_in_c() {
         ("OUTCOME_KIND_NOTHING_TO_DO", TributaryOutcomeKind::NothingToDo as usize),
         ("OUTCOME_KIND_TOO_LATE", TributaryOutcomeKind::TooLate as usize),
         ("OUTCOME_KIND_INTERRUPTED", TributaryOutcomeKind::Interrupted as usize),
+        ("OUTCOME_KIND_DESCRIBED", TributaryOutcomeKind::Described as usize),
     ] {
         same(format!("TRIBUTARY_{name}"), value);
     }

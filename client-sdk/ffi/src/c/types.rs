@@ -278,6 +278,8 @@ pub enum TributaryOutcomeKind {
     TooLate = 4,
     /// The host or the app stopped the session.
     Interrupted = 5,
+    /// The coordinator accepted the sums of the client's examples.
+    Described = 6,
 }
 
 /// How a session ended, and when to begin the next one.

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Literal, Optional
 
-OutcomeKind = Literal["contributed", "evaluated", "nothing_to_do", "too_late", "interrupted"]
+OutcomeKind = Literal["contributed", "evaluated", "described", "nothing_to_do", "too_late", "interrupted"]
 
 class TributaryError(Exception):
     """A session failed. Finished work is kept and sent by a later session."""

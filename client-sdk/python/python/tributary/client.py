@@ -36,7 +36,7 @@ WAIT_MAX_S = 60.0
 class Outcome:
     """How a session ended without an error."""
 
-    kind: Literal["contributed", "evaluated", "nothing_to_do", "too_late", "interrupted"]
+    kind: Literal["contributed", "evaluated", "described", "nothing_to_do", "too_late", "interrupted"]
     """`contributed`, `evaluated`, `nothing_to_do`, `too_late` or `interrupted`."""
     round: Optional[int]
     """Number of the round in its job, from 1."""
@@ -59,7 +59,7 @@ class Outcome:
 class Progress:
     """What a session does."""
 
-    kind: Literal["downloading", "training", "step", "evaluating", "uploading", "retrying"]
+    kind: Literal["downloading", "training", "step", "evaluating", "describing", "uploading", "retrying"]
     """`step` comes at most every ten seconds of a training, the others when they begin."""
     number: Optional[float]
     """Bytes, where they are known, of a download or an upload; the round of a training or an evaluation; steps that are
@@ -74,7 +74,7 @@ class Progress:
             return f"a request is repeated in {self.number or 0:.1f} s: {self.reason}"
         if self.kind == "step":
             return f"step {self.number:.0f}" + ("" if self.of is None else f" of {self.of}")
-        if self.kind in ("training", "evaluating"):
+        if self.kind in ("training", "evaluating", "describing"):
             return f"{self.kind} for round {self.number:.0f}"
         return self.kind if self.number is None else f"{self.kind} {_size(self.number)}"
 

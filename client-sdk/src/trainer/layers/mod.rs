@@ -38,6 +38,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use tributary_protocol::inputs::Description;
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::scalars::Scalars;
 
@@ -49,7 +50,7 @@ use self::parameter::Parameter;
 use self::rule::Rule;
 use self::stage::{Pass, Step};
 use super::batches::{Batches, evaluation_batch};
-use super::contract::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use super::contract::{DescribeTask, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 use super::dropout::stream_of_step;
 use super::fit;
 use super::panics::caught;
@@ -87,7 +88,8 @@ impl LayerTrainer {
     fn train_steps(&self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
         let (spec, training, machine) = (task.spec, task.training, self.machine);
         training.check().map_err(|error| fit::does_not_fit(error.to_string()))?;
-        fit::check_examples(spec, &*self.examples)?;
+        let preparation = fit::preparation(task.inputs);
+        fit::check_examples(spec, &*self.examples, preparation.as_ref())?;
         let correction = task.correction();
         let rule = |steps| Rule::new(&training.optimizer, &correction, steps);
         let resume = task.resume.filter(|checkpoint| suspended::fits(task, &rule(1), checkpoint));
@@ -120,7 +122,7 @@ impl LayerTrainer {
             if steps > 0 && task.checkpoint_is_due() {
                 task.keep(suspended::checkpoint(task, &mut network, &rule(1), steps, losses));
             }
-            let Batch { inputs, targets } = fit::batch(&*self.examples, indices, spec)?;
+            let Batch { inputs, targets } = fit::batch(&*self.examples, indices, spec, preparation.as_ref())?;
             let outputs = network.outputs();
             let mut randomness = stream_of_step(task.seed, steps);
             let scores = network.forward(&inputs, &mut Pass { machine, randomness: Some(&mut randomness) });
@@ -143,7 +145,8 @@ impl LayerTrainer {
         task: &EvaluateTask<'_>,
         should_stop: &dyn Fn() -> bool,
     ) -> Result<Evaluated, TrainError> {
-        fit::check_examples(task.spec, &*self.examples)?;
+        let preparation = fit::preparation(task.inputs);
+        fit::check_examples(task.spec, &*self.examples, preparation.as_ref())?;
         let mut network = Network::new(task.spec, task.model, self.machine)?;
         let (mut measured, mut gradient) = (Measured::default(), Vec::new());
         let all: Vec<usize> = (0..self.examples.len()).collect();
@@ -151,7 +154,7 @@ impl LayerTrainer {
             if should_stop() {
                 return Err(TrainError::Interrupted);
             }
-            let Batch { inputs, targets } = fit::batch(&*self.examples, indices, task.spec)?;
+            let Batch { inputs, targets } = fit::batch(&*self.examples, indices, task.spec, preparation.as_ref())?;
             let outputs = network.outputs();
             let scores = network.forward(&inputs, &mut Pass { machine: self.machine, randomness: None });
             let aim = aim(&targets, task.loss, scores.len() / outputs, outputs)?;
@@ -177,6 +180,10 @@ impl Trainer for LayerTrainer {
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
         caught("trainer", || self.evaluate_batches(task, should_stop))
+    }
+
+    fn describe(&mut self, task: &DescribeTask<'_>) -> Result<Description, TrainError> {
+        caught("trainer", || fit::description(&*self.examples, task))
     }
 }
 

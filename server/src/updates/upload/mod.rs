@@ -208,6 +208,7 @@ impl Upload {
             accuracy: None,
             work_ms: train_ms,
             classes: None,
+            description: None,
             sha256,
             traffic,
             times: received.times,
