@@ -1,11 +1,10 @@
 //! How many updates a round can use, from the gradient diversity of the rounds before, and the goal that follows it.
 //!
 //! Let updates have the mean u and the covariance S. A round of m of them with equal weights has the diversity
-//! `D = sum |d|^2 / |sum d|^2 = (1 + v) / (m + v)` with `v = tr S / |u|^2`, so `v = (m D - 1) / (1 - D)`. With weights w,
-//! whose deltas w d the round adds, m is their effective number `(sum w)^2 / sum w^2`. The product m D grows with m up
-//! to
-//! `1 + v`, the size up to which Yin et al. 2018 (<https://arxiv.org/abs/1706.05699>, theorem 3)
-//! show that larger batches keep their worth. Beyond it, further updates repeat what the others say.
+//! `D = sum |d|^2 / |sum d|^2 = (1 + v) / (m + v)` with `v = tr S / |u|^2`, so `v = (m D - 1) / (1 - D)`. With weights
+//! w, whose deltas w d the round adds, m is their effective number `(sum w)^2 / sum w^2`. The product m D grows with m
+//! up to `1 + v`, the size up to which Yin et al. 2018 (<https://arxiv.org/abs/1706.05699>, theorem 3) show that larger
+//! batches keep their worth. Beyond it, further updates repeat what the others say.
 
 use tributary_protocol::operator::AdaptedGoal;
 
