@@ -266,6 +266,13 @@ class Watching(unittest.TestCase):
         self.assertEqual([line.split(":", 2)[2] for line in logged.output], texts)
         self.assertEqual([progress.kind for progress in told][2:4], ["training", "step"])
 
+    def test_one_who_watches_and_fails_does_not_end_a_training(self):
+        watcher = _Watcher()
+        watcher.on_progress = lambda progress: 1 / 0
+        with self.assertLogs("tributary", "ERROR") as logged:
+            watcher.steps(7, None)
+        self.assertIn("ZeroDivisionError", logged.output[0])
+
     def test_a_request_that_is_repeated_is_told_by_the_native_part(self):
         def heard(progress):
             if progress.kind == "retrying":

@@ -104,7 +104,11 @@ class _Watcher:
         progress = Progress(kind, number, of, reason)
         log.info("%s", progress._as_text())
         if self.on_progress is not None:
-            self.on_progress(progress)
+            try:
+                self.on_progress(progress)
+            except Exception:
+                # Who watches has no say in the training.
+                log.exception("on_progress failed")
 
     def steps(self, done: int, of: Optional[int]) -> None:
         self.hear("step", done, of=of)
