@@ -65,7 +65,10 @@ impl<'a> Builder<'a> {
     fn add(&mut self, layer: &Layer, output: &[usize], relu: bool) -> Result<(), PredictError> {
         let values = output.iter().product();
         let kind = match *layer {
-            Layer::Flatten {} => return Ok(self.planes()),
+            Layer::Flatten {} => {
+                self.planes();
+                return Ok(());
+            }
             Layer::Dropout { .. } => return Ok(()),
             Layer::Conv2d { kernel_size, stride, padding, bias, .. } => {
                 self.channels_last();

@@ -86,7 +86,8 @@ fn what_is_left_of_one_prediction_does_not_change_the_next() {
         let stride = HeightWidth::square(1);
         Layer::Conv2d { out_channels, kernel_size, stride, padding, bias: true }
     };
-    let layers = vec![conv(4), Layer::Relu {}, conv(2), Layer::Flatten {}, Layer::Linear { out_features: 3, bias: true }];
+    let layers =
+        vec![conv(4), Layer::Relu {}, conv(2), Layer::Flatten {}, Layer::Linear { out_features: 3, bias: true }];
     let network = LayeredModel { input: vec![1, 6, 6], layers };
     let predictor = Predictor::new(&network, &any_model(&network, 5)).unwrap();
     let [one, other] = [1, 2].map(|seed| any_inputs(&network, 1, &mut Seed(seed).stream()));

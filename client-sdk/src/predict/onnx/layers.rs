@@ -152,7 +152,8 @@ impl Writer<'_> {
 
     /// `x (1 + erf(x / sqrt 2)) / 2`: a node of its own came with opset 20.
     fn gelu(&mut self) {
-        let [root, one, half] = [("sqrt2", 2f64.sqrt()), ("one", 1.0), ("half", 0.5)].map(|(name, value)| self.number(name, value));
+        let [root, one, half] =
+            [("sqrt2", 2f64.sqrt()), ("one", 1.0), ("half", 0.5)].map(|(name, value)| self.number(name, value));
         let x = self.x.clone();
         self.apply("Div", &[&root], &[]);
         self.apply("Erf", &[], &[]);
@@ -166,7 +167,7 @@ impl Writer<'_> {
         let layer = self.graph.layer.clone();
         let rows: Vec<usize> = gates.iter().flat_map(|gate| gate * hidden..(gate + 1) * hidden).collect();
         let rows = self.graph.integers(&format!("{layer}.gates"), rows.into_iter());
-        let [first, second] = [0, 1].map(|axis| self.graph.integers(&format!("{layer}.axis{axis}"), [axis].into_iter()));
+        let first = self.graph.integers(&format!("{layer}.axis0"), [0].into_iter());
         let [of_input, of_state, input_bias, state_bias] = [(); 4].map(|()| {
             let parameter = self.parameter();
             self.graph.node("Gather", &[&parameter, &rows], &[])
@@ -181,6 +182,7 @@ impl Writer<'_> {
         let inputs = [&self.x, &of_input, &of_state, &biases].map(String::as_str);
         self.x = self.graph.node_with_output(kind, &inputs, &attributes, usize::from(!sequences));
         if sequences {
+            let second = self.graph.integers(&format!("{layer}.axis1"), [1].into_iter());
             self.apply("Squeeze", &[&second], &[]);
             self.apply("Transpose", &[], &[Attribute::Integers("perm", &[1, 0, 2])]);
         } else {

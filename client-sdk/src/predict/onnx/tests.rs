@@ -133,7 +133,11 @@ fn the_batch_is_symbolic_and_tokens_are_integers() {
     let dimensions = |value: &[u8]| {
         let tensor = all(&all(value, 2)[0], 1).concat();
         let shape = all(&all(&tensor, 2)[0], 1);
-        (numbers(&tensor, 1), texts(&shape[0], 2), shape[1..].iter().flat_map(|one| numbers(one, 1)).collect::<Vec<_>>())
+        (
+            numbers(&tensor, 1),
+            texts(&shape[0], 2),
+            shape[1..].iter().flat_map(|one| numbers(one, 1)).collect::<Vec<_>>(),
+        )
     };
     assert_eq!(dimensions(&all(&graph, 11)[0]), (vec![7], vec!["batch".to_owned()], vec![5]));
     assert_eq!(dimensions(&all(&graph, 12)[0]), (vec![1], vec!["batch".to_owned()], vec![3]));
