@@ -273,6 +273,8 @@ create table rounds (
     -- L2 norm of the step from the base version to the result, and diversity of the updates.
     step_norm double precision,
     diversity double precision,
+    -- How many updates of equal weight they are worth.
+    effective_updates double precision,
     -- JSON: the counts by class of an evaluation, summed over its reports as they are accepted; null without any.
     class_counts text,
     -- JSON: targets and right answers of each class. Lists read these, and not the whole matrix.

@@ -29,6 +29,8 @@
 //! |---|---|
 //! | [`client`] | [`Builder`], [`Settings`] and [`Client`]: what a client is made from, one session, the loop of sessions |
 //! | [`outcome`], [`error`] | how a session ends |
+//! | [`progress`] | what a session is doing |
+//! | [`pausing`] | training that lets its thread go at each checkpoint |
 //! | [`host`], `conditions` | what the app says about the device: may the session continue? |
 //! | `blocking`, `cancel` | sessions that block their thread, and their end from outside |
 //! | [`trainer`] | local training as a trait, for layer lists, and for modules of burn |
@@ -80,9 +82,11 @@ mod models;
 #[cfg(all(test, feature = "layers"))]
 mod networks;
 pub mod outcome;
+pub mod pausing;
 mod platform;
 #[cfg(feature = "layers")]
 pub mod predict;
+pub mod progress;
 mod session;
 pub mod store;
 mod tasks;
@@ -109,6 +113,8 @@ pub use keys::{ClientCertificate, KeyError, KeyStore};
 #[doc(hidden)]
 pub use locked::Locked;
 pub use outcome::Outcome;
+pub use pausing::PausingTrainer;
+pub use progress::Progress;
 #[cfg(feature = "native")]
 pub use store::FileStore;
 pub use store::{MemoryStore, Store};
@@ -119,8 +125,8 @@ pub use trainer::Gpu;
 #[cfg(feature = "layers")]
 pub use trainer::{AcceleratedTrainer, LayerTrainer};
 pub use trainer::{
-    Budget, Checkpoint, Correction, DescribeTask, EvaluateTask, Evaluated, NamedTensor, StopFlags, TrainError,
-    TrainTask, Trained, Trainer,
+    Budget, Checkpoint, Checkpoints, Correction, DescribeTask, EvaluateTask, Evaluated, NamedTensor, StopFlags,
+    TrainError, TrainTask, Trained, Trainer,
 };
 pub use transport::Transport;
 #[cfg(feature = "native")]

@@ -201,7 +201,7 @@ impl Fate {
             Ok(_) => Self::Accepted,
             // Being offline does not count as a failure: once it answers, the coordinator says what became of the
             // round.
-            Err(ClientError::Unreachable(_)) => Self::Kept,
+            Err(ClientError::Unreachable(_) | ClientError::Untrusted(_)) => Self::Kept,
             Err(error @ ClientError::Refused(_)) if !error.is_temporary() => Self::Refused,
             // Not from the coordinator (a proxy, a captive portal), or it is busy. Work must not stay for ever all the
             // same.

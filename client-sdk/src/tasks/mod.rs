@@ -5,9 +5,11 @@
 //! | `train`, `evaluate`, `describe` | the tasks, from what they are [`Given`] to what they have [`Completed`] |
 //! | `algorithm` | the client's half of each algorithm |
 //! | `trainings`, `personal`, `compute` | the calls of the trainer |
+//! | `checkpoints` | checkpoints of a training that goes on |
 //! | `encode`, `norm`, `feedback` | the update: its file, its norm bound, what it leaves out |
 
 mod algorithm;
+mod checkpoints;
 mod completed;
 mod compute;
 mod describe;

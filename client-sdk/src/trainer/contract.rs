@@ -91,6 +91,9 @@ pub struct TrainTask<'a> {
     /// Whether a later session can go on where this one is stopped, and whether a training that is
     /// [`TrainError::Pending`] is called again.
     pub may_suspend: bool,
+    /// Keeps checkpoints of a training that goes on; `None` if no later session could use one. Use
+    /// [`TrainTask::checkpoint_is_due`].
+    pub checkpoints: Option<&'a dyn Checkpoints>,
 }
 
 impl<'a> TrainTask<'a> {
@@ -107,6 +110,7 @@ impl<'a> TrainTask<'a> {
             frozen: &[],
             resume: None,
             may_suspend: false,
+            checkpoints: None,
         }
     }
 
@@ -119,6 +123,20 @@ impl<'a> TrainTask<'a> {
     /// that asks before each batch but the first contributes where it would be too late otherwise.
     pub fn is_over(&self) -> bool {
         self.budget.is_some_and(|Budget(is_over)| is_over())
+    }
+
+    /// Whether to give [`TrainTask::keep`] a checkpoint now and train on, so that a process that is killed loses
+    /// little. A trainer that can go on from [`TrainTask::resume`] asks before each batch but the first.
+    pub fn checkpoint_is_due(&self) -> bool {
+        self.checkpoints.is_some_and(Checkpoints::is_due)
+    }
+
+    /// Keeps where the training is, in the place of an earlier checkpoint. One that is not finite is left out: the
+    /// training will end with [`TrainError::Diverged`].
+    pub fn keep(&self, checkpoint: Checkpoint) {
+        if let Some(checkpoints) = self.checkpoints.filter(|_| checkpoint.is_finite()) {
+            checkpoints.keep(checkpoint);
+        }
     }
 
     /// Whether the parameter with this index must stay as it is.
@@ -163,11 +181,24 @@ impl Checkpoint {
     /// finite.
     #[must_use]
     pub fn suspended(self) -> TrainError {
-        match self.losses.is_finite() && self.vectors.values().flatten().all(|value| value.is_finite()) {
+        match self.is_finite() {
             true => TrainError::Suspended(Box::new(self)),
             false => TrainError::Diverged,
         }
     }
+
+    fn is_finite(&self) -> bool {
+        self.losses.is_finite() && self.vectors.values().flatten().all(|value| value.is_finite())
+    }
+}
+
+/// Keeps checkpoints of a training that goes on, as the session does from time to time.
+pub trait Checkpoints: fmt::Debug {
+    /// Whether it is time for the next one.
+    fn is_due(&self) -> bool;
+
+    /// Keeps this one in the place of an earlier one. A failure is logged: the training goes on without it.
+    fn keep(&self, checkpoint: Checkpoint);
 }
 
 /// Says whether the time that a job leaves for training is over (`[training] partial_work`).

@@ -26,6 +26,7 @@ use crate::error::ClientError;
 use crate::keys::ClientCertificate;
 use crate::locked::Locked;
 use crate::platform::within;
+use crate::progress::{Listener, Progress};
 
 /// Longest wait for the head of a response and for each further piece of its body. A check-in adds the time that it
 /// asks to be held, an upload the time that its body takes.
@@ -43,6 +44,7 @@ pub(crate) struct Coordinator {
     server: String,
     clock: Arc<dyn Clock>,
     jitter: Mutex<Stream>,
+    pub(crate) listener: Listener,
 }
 
 impl Coordinator {
@@ -51,7 +53,12 @@ impl Coordinator {
         // Without random bytes every process draws the same pauses, which is no reason to fail.
         let _ = getrandom::fill(&mut random);
         let jitter = Mutex::new(Seed(u64::from_le_bytes(random)).stream());
-        Self { transport, server, clock, jitter }
+        Self { transport, server, clock, jitter, listener: Listener::default() }
+    }
+
+    /// Tells this listener what sessions do.
+    pub(crate) fn reporting_to(self, listener: Listener) -> Self {
+        Self { listener, ..self }
     }
 
     pub(crate) async fn enrol(&self, token: &Secret, request: &EnrolRequest) -> Result<EnrolResponse, ClientError> {
@@ -190,6 +197,7 @@ impl Coordinator {
                         return Err(error);
                     }
                     tracing::debug!(%error, attempt, ?pause, "a request is repeated");
+                    self.listener.hear(&Progress::Retrying { pause, error: error.to_string() });
                     self.clock.sleep(pause).await;
                     attempt += 1;
                 }

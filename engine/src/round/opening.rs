@@ -200,7 +200,7 @@ mod tests {
             works: (0..40).map(|client| work(50_000 + 500 * client)).collect(),
             overhead_ms: 5_000,
             // Of ten updates each, with v = 3: 1 + v of them are useful.
-            diverse: vec![DiverseRound { updates: 10, examples: 600, diversity: 4.0 / 13.0 }; 7],
+            diverse: vec![DiverseRound { updates: 10, effective: 10.0, examples: 600, diversity: 4.0 / 13.0 }; 7],
             ..History::default()
         };
         let policy = opened(&job, 9, &history).policy;

@@ -114,7 +114,7 @@ impl TestSetReader {
         let Reading { wanted, examples, inputs, classes, values, .. } = self.reading;
         let targets = match wanted.loss {
             Loss::CrossEntropy => TestTargets::Classes(classes),
-            Loss::Mse => TestTargets::Values(values),
+            Loss::Mse | Loss::Other => TestTargets::Values(values),
         };
         Ok((examples as u64, TestExamples { inputs, targets }))
     }
@@ -137,14 +137,14 @@ impl Wanted {
     fn labels(&self) -> usize {
         match self.loss {
             Loss::CrossEntropy => self.rows,
-            Loss::Mse => self.rows * self.outputs,
+            Loss::Mse | Loss::Other => self.rows * self.outputs,
         }
     }
 
     fn check_labels(&self, dtype: Dtype) -> Result<(), TestSetError> {
         let (fits, expected) = match self.loss {
             Loss::CrossEntropy => (matches!(dtype, Dtype::U8 | Dtype::I32 | Dtype::I64), "U8, I32 or I64: classes"),
-            Loss::Mse => (dtype == Dtype::F32, "F32: values"),
+            Loss::Mse | Loss::Other => (dtype == Dtype::F32, "F32: values"),
         };
         if fits { Ok(()) } else { Err(TestSetError::Type { tensor: "labels", got: dtype, expected }) }
     }

@@ -1,5 +1,6 @@
 //! Assignments: one client in one round.
 
+use tributary_engine::job::JobSpec;
 use tributary_engine::round::Term;
 use tributary_engine::story::{Ending, Session};
 use tributary_protocol::classes::ClassCounts;
@@ -109,6 +110,11 @@ impl AssignmentRow {
             0 => job_max,
             examples => examples.min(job_max),
         }
+    }
+
+    /// Most steps of its report, where a rule reads them and the client told its examples.
+    pub fn steps_max(&self, spec: &JobSpec) -> Option<u64> {
+        spec.steps_max(self.base_version, self.examples).filter(|_| self.examples > 0)
     }
 
     /// When it takes no more reports.

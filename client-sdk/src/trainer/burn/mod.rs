@@ -113,12 +113,15 @@ impl<N: Network> BurnTrainer<N> {
         while let Some(indices) = batches.next_batch() {
             if should_stop() {
                 return Err(match task.may_suspend && steps > 0 {
-                    true => suspended::suspended(task, &network, &stepper, steps, losses)?,
+                    true => suspended::checkpoint(task, &network, &stepper, steps, losses)?.suspended(),
                     false => TrainError::Interrupted,
                 });
             }
             if steps > 0 && task.is_over() {
                 break;
+            }
+            if steps > 0 && task.checkpoint_is_due() {
+                task.keep(suspended::checkpoint(task, &network, &stepper, steps, losses)?);
             }
             let batch = fit::batch(&*self.examples, indices, task.spec, preparation.as_ref())?;
             let inputs = rows(batch.inputs, indices.len(), &device);

@@ -115,12 +115,15 @@ impl LayerTrainer {
         while let Some(indices) = batches.next_batch() {
             if should_stop() {
                 return Err(match task.may_suspend && steps > 0 {
-                    true => suspended::suspended(task, &mut network, &rule(1), steps, losses),
+                    true => suspended::checkpoint(task, &mut network, &rule(1), steps, losses).suspended(),
                     false => TrainError::Interrupted,
                 });
             }
             if steps > 0 && task.is_over() {
                 break;
+            }
+            if steps > 0 && task.checkpoint_is_due() {
+                task.keep(suspended::checkpoint(task, &mut network, &rule(1), steps, losses));
             }
             let Batch { inputs, targets } = fit::batch(&*self.examples, indices, spec, preparation.as_ref())?;
             let outputs = network.outputs();

@@ -41,7 +41,7 @@ fn drawn(seed: u64) -> Drawn {
     let loss = [Loss::CrossEntropy, Loss::Mse][stream.below(2) as usize];
     let targets = match loss {
         Loss::CrossEntropy => Targets::Classes((0..EXAMPLES * outputs / 3).map(|_| stream.below(3) as u32).collect()),
-        Loss::Mse => {
+        Loss::Mse | Loss::Other => {
             let values = (0..EXAMPLES * outputs).map(|_| stream.uniform(-1.0, 1.0)).collect();
             Targets::Values { values, width: outputs }
         }
