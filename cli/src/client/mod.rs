@@ -27,6 +27,8 @@ use crate::options::{GlobalArgs, LimitArgs, ReverseArgs, one_of};
 use crate::output::Output;
 use crate::profile;
 
+pub(crate) use self::settings::parse_names;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClientCommand {
     /// Takes part in rounds with examples from a table, from IDX files or from a built-in data set, until Ctrl-C: as

@@ -83,7 +83,7 @@ pub(super) fn attribute_table<'de, D: Deserializer<'de>>(deserializer: D) -> Res
 }
 
 /// `JOB_COLUMN=TABLE_COLUMN`.
-pub(super) fn parse_names(text: &str) -> Result<(String, String), String> {
+pub(crate) fn parse_names(text: &str) -> Result<(String, String), String> {
     parse_attribute(text).map_err(|_| "it must be JOB_COLUMN=TABLE_COLUMN".into())
 }
 

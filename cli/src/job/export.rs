@@ -1,18 +1,23 @@
 //! `tributary job export`: a model version as a file, which exists complete and checked or not at all.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use reqwest::header::{ETAG, HeaderMap};
 use serde_json::json;
+use tempfile::NamedTempFile;
+use tributary_client::inputs::Preparation;
 use tributary_client::predict::PredictError;
-use tributary_client::predict::onnx::{self, OnnxError, OnnxSettings};
+use tributary_client::predict::onnx::{self, OnnxError, OnnxSettings, Prologue};
+use tributary_protocol::card::ModelCard;
 use tributary_protocol::download::ModelForm;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::id::JobId;
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::operator::{Job, ModelVersion};
+use tributary_protocol::safetensors::{model_file_beginning, model_metadata};
 use tributary_protocol::update::{FormBodyError, model_in_form};
 
 use super::args::{ExportForm, JobExportArgs};
@@ -61,7 +66,7 @@ pub(crate) async fn run(args: &JobExportArgs, api: &Api, output: &Output) -> Res
     };
     let path = args.output.clone().unwrap_or_else(|| default_path(&job, version.version, args.form));
     let written = match args.form {
-        ExportForm::F32 => download(api, job.head.id, &version, ModelForm::F32, &path).await?,
+        ExportForm::F32 => write_with_card(api, &job, &version, &path).await?,
         ExportForm::F16 => download(api, job.head.id, &version, ModelForm::F16, &path).await?,
         ExportForm::Onnx => write_onnx(api, &job, &version, &path).await?,
     };
@@ -154,20 +159,57 @@ pub(crate) async fn download(
     Ok(Written { sha256, bytes })
 }
 
+/// Downloads a version and writes it with a card, which says what the model is and what it is fed. The hash is that of
+/// the version: the card is outside of it.
+async fn write_with_card(api: &Api, job: &Job, version: &ModelVersion, path: &Path) -> Result<Written, CliError> {
+    let (written, mut plain) = plain_file(api, job, version, path).await?;
+    let parameters = job.file.model.parameters().map_err(|error| CliError::Internal(error.to_string()))?;
+    let card = ModelCard {
+        job: job.file.name.clone(),
+        version: version.version,
+        sha256: version.sha256,
+        plan_sha256: job.plan_hash,
+        loss: job.file.training.loss,
+        model: job.file.model.clone(),
+    };
+    let values = model_file_beginning(&parameters, &model_metadata()).len() as u64;
+    let beginning = model_file_beginning(&parameters, &card.metadata());
+    let mut file = temporary_beside(path).map_err(CliError::file("write", path))?;
+    file.write_all(&beginning).map_err(CliError::file("write", path))?;
+    plain.seek(SeekFrom::Start(values)).map_err(CliError::file("read", path))?;
+    let values = io::copy(&mut plain, &mut file).map_err(CliError::file("write", path))?;
+    file.as_file().sync_all().map_err(CliError::file("write", path))?;
+    file.persist(path).map_err(|error| CliError::file("write", path)(error.error))?;
+    Ok(Written { sha256: written.sha256, bytes: beginning.len() as u64 + values })
+}
+
+/// The plain file of a version, checked against its hash.
+async fn plain_file(api: &Api, job: &Job, version: &ModelVersion, path: &Path) -> Result<(Written, NamedTempFile), CliError> {
+    // It is removed when it is dropped, and the folder of the file has room for a model.
+    let plain = temporary_beside(path).map_err(CliError::file("write", path))?;
+    let written = download(api, job.head.id, version, ModelForm::F32, plain.path()).await?;
+    // The download replaced the file of this name: the handle is of the one before.
+    let plain = NamedTempFile::from_parts(File::open(plain.path()).map_err(CliError::file("read", path))?, plain.into_temp_path());
+    Ok((written, plain))
+}
+
 /// Downloads a version and writes it with its layers as an ONNX file.
 async fn write_onnx(api: &Api, job: &Job, version: &ModelVersion, path: &Path) -> Result<Written, CliError> {
     let name = job.file.name.to_string();
     let spec = &job.file.model.spec;
     let ModelSpec::Layers(network) = spec else { return Err(ExportError::NoLayers(name).into()) };
     let parameters = spec.parameters().map_err(|error| ExportError::Onnx(PredictError::from(error).into()))?;
-    // It is removed when it is dropped, and the folder of the file has room for a model.
-    let plain = temporary_beside(path).map_err(CliError::file("write", path))?;
-    download(api, job.head.id, version, ModelForm::F32, plain.path()).await?;
-    let body = std::fs::read(plain.path()).map_err(CliError::file("read", plain.path()))?;
+    let (_, plain) = plain_file(api, job, version, path).await?;
+    let body = std::fs::read(plain.path()).map_err(CliError::file("read", path))?;
     let model = model_in_form(&body, &Arc::new(parameters), ModelForm::F32).map_err(ExportError::OtherModel)?;
     let number = ("version".to_owned(), version.version.to_string());
     let metadata = vec![("job".to_owned(), job.head.id.to_string()), number];
-    let settings = OnnxSettings { name: Some(name), metadata, ..OnnxSettings::default() };
+    let inputs = job.file.model.inputs.clone().unwrap_or_default();
+    let preparation = Preparation::of(&inputs);
+    let (values, channels) = (network.input.iter().product(), network.input.first().copied().unwrap_or(1));
+    let prologue = preparation.scales(values, channels).map(|(mean, deviation)| Prologue { mean, deviation });
+    let classes = inputs.target.map(|target| target.classes).unwrap_or_default();
+    let settings = OnnxSettings { name: Some(name), metadata, prologue, classes };
     let content = onnx::write(network, &model, &settings).map_err(ExportError::Onnx)?;
     let mut file = temporary_beside(path).map_err(CliError::file("write", path))?;
     file.write_all(&content).map_err(CliError::file("write", path))?;

@@ -25,6 +25,7 @@
 //! | `build` | steps made of a list of layers |
 //! | `step`, `recurrent` | what a step computes |
 //! | `scratch` | the buffers of a prediction, and the pool of those that wait for the next one |
+//! | `usable` | [`UsableModel`]: an exported file, from raw values to classes and numbers |
 //! | [`onnx`] | the same network as an ONNX file |
 
 mod build;
@@ -34,6 +35,7 @@ mod scratch;
 mod step;
 #[cfg(test)]
 mod tests;
+mod usable;
 
 use tributary_protocol::layers::{Layer, LayeredModel, ModelSpec, ModelSpecError};
 use tributary_protocol::model::{Model, ParameterList, ParameterSpec};
@@ -42,6 +44,8 @@ use self::build::steps;
 use self::scratch::Pool;
 use self::step::Step;
 use crate::kernels::Level;
+
+pub use self::usable::{Prediction, UsableError, UsableModel};
 
 /// A network with the values of a model. It may be shared by threads; each prediction takes one thread.
 #[derive(Debug)]
