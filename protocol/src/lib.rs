@@ -9,6 +9,7 @@
 //! | [`plan`] | local training settings |
 //! | [`rate`] | schedules of learning rates |
 //! | [`layers`] | networks as data: layers, shape inference, parameter names, initial values |
+//! | [`inputs`] | what a network is fed, and the sums that fix means and deviations |
 //! | [`job_model`], [`sharing`] | the model of a job; which of its parameters are shared, frozen and personal |
 //! | [`model`] | named parameters and one flat vector of values |
 //! | [`safetensors`] | safetensors files of models and updates: a writer, and a streaming reader for untrusted input |
@@ -42,6 +43,7 @@ pub mod fixed;
 pub mod hash;
 mod hex;
 pub mod id;
+pub mod inputs;
 pub mod job_file;
 pub mod job_model;
 pub mod layers;

@@ -178,7 +178,7 @@ fn next_of_round(view: &JobView<'_>, place: usize, context: &Context<'_>) -> Rou
 fn drawn(round: &OpenRound, eligible: Vec<Arc<Candidate>>, clients: u32, file: &JobFile) -> Vec<Arc<Candidate>> {
     let selection = match round.task {
         Task::Train => file.round.selection,
-        Task::Evaluate => Selection::Uniform,
+        Task::Evaluate | Task::Describe => Selection::Uniform,
     };
     let reports = match &round.source {
         Source::Clients { reports, .. } => reports.iter().copied().collect(),

@@ -104,6 +104,7 @@ pub async fn enrolled(tx: &mut Tx, spec: &JobSpec, round: &RoundRow) -> Result<(
             attributes,
             examples: u64::MAX,
             codecs: CodecName::ALL.to_vec(),
+            schema: None,
         };
         all += clients;
         matching += if admit(&candidate, None, &rules).is_ok() { clients } else { 0 };

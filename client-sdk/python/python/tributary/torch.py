@@ -6,7 +6,7 @@ import io
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -171,6 +171,9 @@ class TorchTrainer:
     def _steps(self, task: TrainTask, place: _Place, checkpoint: Callable[[], Checkpoint]) -> Batches:
         """The batches that remain, and the place after each."""
         epochs, steps = task.training.get("epochs"), task.training.get("steps")
+        of = steps
+        if of is None and epochs is not None and isinstance(self.batches, Sized):
+            of = epochs * len(self.batches)
         while epochs is None or place.epoch < epochs:
             batches = self._epoch(place)
             while True:
@@ -182,6 +185,7 @@ class TorchTrainer:
                     break
                 yield batch
                 place.steps, place.batch = place.steps + 1, place.batch + 1
+                task.progress(place.steps, of)
                 if place.steps == steps:
                     return
             place.epoch, place.batch, place.random = place.epoch + 1, 0, None

@@ -41,7 +41,7 @@ fn drawn(seed: u64) -> Drawn {
     let loss = [Loss::CrossEntropy, Loss::Mse][stream.below(2) as usize];
     let targets = match loss {
         Loss::CrossEntropy => Targets::Classes((0..EXAMPLES * outputs / 3).map(|_| stream.below(3) as u32).collect()),
-        Loss::Mse => {
+        Loss::Mse | Loss::Other => {
             let values = (0..EXAMPLES * outputs).map(|_| stream.uniform(-1.0, 1.0)).collect();
             Targets::Values { values, width: outputs }
         }
@@ -92,7 +92,7 @@ fn compare(seed: u64, on: impl FnOnce(BurnTrainer) -> BurnTrainer, tolerance: f3
     let mut burn = on(BurnTrainer::new(Arc::new(data.clone())));
     let theirs = burn.train(&task, &|| false).unwrap();
     let learned = model(&spec, theirs.values.clone());
-    let evaluation = EvaluateTask { model: &learned, spec: &spec, loss: training.loss };
+    let evaluation = EvaluateTask { model: &learned, spec: &spec, inputs: None, loss: training.loss };
     let measured = burn.evaluate(&evaluation, &|| false).unwrap();
     let is_near = |ours: f64, theirs: f64| (ours - theirs).abs() < f64::from(tolerance) * theirs.max(1.0);
     for lab in Lab::all() {
@@ -178,6 +178,6 @@ fn burn_stops_before_the_batch_when_asked_too() {
     let mut burn = BurnTrainer::new(Arc::new(data));
     let task = TrainTask::new(&start, &spec, &training, Seed(1));
     assert_eq!(burn.train(&task, &|| true), Err(TrainError::Interrupted));
-    let task = EvaluateTask { model: &start, spec: &spec, loss: training.loss };
+    let task = EvaluateTask { model: &start, spec: &spec, inputs: None, loss: training.loss };
     assert_eq!(burn.evaluate(&task, &|| true), Err(TrainError::Interrupted));
 }
