@@ -1,5 +1,7 @@
 //! Predictions allocate nothing after the first call of each thread. A binary of its own, because its allocator counts.
 
+#![expect(clippy::unwrap_used, reason = "in a test, what goes wrong should end it at once")]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

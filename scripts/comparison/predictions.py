@@ -1,7 +1,7 @@
 """Time of one image in Tributary's predictor and in ONNX Runtime, measured in turns on one thread each.
 
-Both have the same network: the ONNX file that Tributary writes of it. Each measurement is a process of its own. Those of
-ONNX Runtime are `predictions.py FILE`.
+Both have the same network: the ONNX file that Tributary writes of it. Each measurement is a process of its own. Those
+of ONNX Runtime are `predictions.py FILE`.
 """
 
 import importlib.metadata

@@ -56,7 +56,8 @@ def layer_norm(x, layer, of):
 def batch_norm(x, layer, of):
     """As in an evaluation, with the running statistics of each feature or channel."""
     each = (-1, *[1] * (x.ndim - 2))
-    weight, bias, mean, variance = (of(name).reshape(each) for name in ("weight", "bias", "running_mean", "running_var"))
+    weight, bias = of("weight").reshape(each), of("bias").reshape(each)
+    mean, variance = of("running_mean").reshape(each), of("running_var").reshape(each)
     return weight * (x - mean) / np.sqrt(variance + layer.get("epsilon", 1e-5)) + bias
 
 

@@ -3,7 +3,8 @@
 Usage: onnx_outputs.py FOLDER
 
 FOLDER has pairs of NAME.onnx and NAME.json: `inputs` (one flat list per example), `outputs` that are expected, and
-whether the inputs are `tokens`. Prints a JSON object: for each name the largest difference, relative to outputs above 1.
+whether the inputs are `tokens`. Prints a JSON object: for each name the largest difference, relative to outputs above
+1.
 """
 
 import json

@@ -239,7 +239,7 @@ fn interrupted(call: &str, error: &reqwest::Error) -> ApiError {
 mod tests {
     use tributary_protocol::layers::{Layer, LayeredModel};
     use tributary_protocol::model::ParameterSpec;
-    use tributary_protocol::safetensors::model_to_bytes;
+    use tributary_protocol::safetensors::{model_metadata, model_to_bytes};
     use tributary_protocol::seed::Seed;
 
     use super::*;
@@ -333,7 +333,7 @@ mod tests {
 
     /// A coordinator whose job has this model.
     fn with_model(spec: ModelSpec) -> Fake {
-        let model = model_to_bytes(&spec.initial_model(Seed(1)).unwrap());
+        let model = model_to_bytes(&spec.initial_model(Seed(1)).unwrap(), &model_metadata());
         let mut coordinator = fake(&model, &model);
         coordinator.jobs[0].file.model.spec = spec;
         coordinator

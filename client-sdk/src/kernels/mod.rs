@@ -1,5 +1,5 @@
-//! Inner loops over vectors: safe Rust, compiled for each instruction set and chosen at run time. Training and prediction
-//! share them.
+//! Inner loops over vectors, which training and prediction share: safe Rust, compiled for each instruction set and
+//! chosen at run time.
 //!
 //! A kernel is a struct of its arguments that implements `pulp::WithSimd`. Its tiles keep their sums in registers.
 //! Formulas without tiles are plain functions.

@@ -28,12 +28,12 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// Adds a node. Returns the name of its first output;
+    /// Adds a node. Returns the name of its output.
     pub(super) fn node(&mut self, kind: &str, inputs: &[&str], attributes: &[Attribute<'_>]) -> String {
         self.node_with_output(kind, inputs, attributes, 0)
     }
 
-    /// The same for a node whose output `place` is read.
+    /// Adds a node whose output `place` is read; those before it have no name. Returns the name of that one.
     pub(super) fn node_with_output(
         &mut self,
         kind: &str,
@@ -47,6 +47,7 @@ impl Graph {
         output
     }
 
+    /// Adds a node with these names of outputs.
     pub(super) fn named(&mut self, kind: &str, inputs: &[&str], outputs: &[&str], attributes: &[Attribute<'_>]) {
         let name = format!("{}.{}.{kind}", self.layer, self.nodes);
         self.nodes += 1;
