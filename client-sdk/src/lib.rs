@@ -45,6 +45,8 @@
 //! | `locked` | locks that stay usable after a panic |
 //! | `session` | what a session does next (a value without I/O), and the loop that does it |
 //! | `tasks` | what a client does for an assignment: train, evaluate, describe |
+//! | `predict` | a network that only predicts, and its export as an ONNX file |
+//! | `kernels` | inner loops over vectors, for training and prediction |
 //! | `models` | the model of an assignment: cached, cached plus deltas, or downloaded |
 //!
 //! A session goes through them in this order: `session` asks `transport` for an assignment and `models` for its model,
@@ -72,12 +74,18 @@ pub mod examples;
 mod fixtures;
 pub mod host;
 pub mod inputs;
+#[cfg(feature = "layers")]
+mod kernels;
 pub mod keys;
 mod locked;
 mod models;
+#[cfg(all(test, feature = "layers"))]
+mod networks;
 pub mod outcome;
 pub mod pausing;
 mod platform;
+#[cfg(feature = "layers")]
+pub mod predict;
 pub mod progress;
 mod session;
 pub mod store;

@@ -9,6 +9,7 @@
 //! | [`plan`] | local training settings |
 //! | [`rate`] | schedules of learning rates |
 //! | [`layers`] | networks as data: layers, shape inference, parameter names, initial values |
+//! | [`card`] | what a model file says of itself |
 //! | [`inputs`] | what a network is fed, and the sums that fix means and deviations |
 //! | [`job_model`], [`sharing`] | the model of a job; which of its parameters are shared, frozen and personal |
 //! | [`model`] | named parameters and one flat vector of values |
@@ -32,6 +33,7 @@
 #![warn(missing_docs)]
 
 pub mod body;
+pub mod card;
 pub mod classes;
 pub mod cpu;
 pub mod credential;

@@ -31,6 +31,8 @@ pub(super) enum TableError {
     Field { line: u64, column: String, problem: FieldProblem },
     #[error("the target {0} has numbers that are no classes, such as {1}")]
     NotClasses(String, String),
+    #[error("the column {0} has more than 1000 different texts: is it a name or an id, which no model should read?")]
+    TooManyCategories(String),
     #[error("all values of the column {0} are missing")]
     AllMissing(String),
     #[error(transparent)]

@@ -4,6 +4,7 @@
 //! first lines to find out what it was not told, and explains what it found.
 
 mod columns;
+mod draft;
 mod error;
 mod labels;
 #[cfg(feature = "formats")]
@@ -23,6 +24,7 @@ use tributary_protocol::inputs::Inputs;
 use crate::error::CliError;
 
 pub(crate) use columns::Missing;
+pub(crate) use draft::{Draft, draft};
 pub(crate) use labels::LabelMap;
 pub(crate) use rows::{Table, TableOptions};
 pub(crate) use schema::{RawTable, SchemaOptions};
@@ -97,6 +99,20 @@ pub(crate) fn read_by_schema(
         _ => schema_lines(file, inputs, delimiter, options),
     };
     Ok(table.map_err(|source| TableFileError { path: path.to_owned(), source })?)
+}
+
+/// Gives each line of a CSV file to `take`, with what was found out about it.
+fn each_line(
+    path: &Path,
+    mut take: impl FnMut(&Sniffed, &csv::StringRecord) -> Result<(), TableError>,
+) -> Result<(), CliError> {
+    let file = File::open(path).map_err(CliError::file("read", path))?;
+    let reader: Box<dyn Read> = match path.extension() {
+        Some(extension) if extension == "gz" => Box::new(flate2::read::MultiGzDecoder::new(file)),
+        _ => Box::new(file),
+    };
+    let read = read_lines(reader, (None, None), |sniffed| *sniffed, |sniffed, record| take(sniffed, record));
+    read.map(drop).map_err(|source| TableFileError { path: path.to_owned(), source }.into())
 }
 
 fn schema_lines(

@@ -128,6 +128,25 @@ impl Preparation {
         Ok(())
     }
 
+    /// Mean and deviation of each input, for exports: the values of categories spread to one input each are left as they
+    /// are, with a mean of 0 and a deviation of 1. `None` where raw values are fed as they are. `raw` is the number of
+    /// values of a raw example, and `channels` the first length of an image's shape.
+    pub fn scales(&self, raw: usize, channels: usize) -> Option<(Vec<f32>, Vec<f32>)> {
+        match &self.feeds {
+            Feeds::Plain => None,
+            Feeds::Columns(columns) => Some(columns.iter().flat_map(|column| column.form.scales()).unzip()),
+            Feeds::Image(image) => {
+                let [low, high] = image.range;
+                let scale = |place: usize| {
+                    let (mean, deviation) = channel_scale(image, place, raw, channels);
+                    // ((x - low) / (high - low) - mean) / deviation
+                    ((low + mean * (high - low)) as f32, ((high - low) * deviation) as f32)
+                };
+                Some((0..raw).map(scale).unzip())
+            }
+        }
+    }
+
     /// The number that an output stands for.
     pub fn number(&self, output: f32) -> f64 {
         let (mean, deviation) = self.target.unwrap_or((0.0, 1.0));
@@ -222,6 +241,13 @@ impl ColumnFeed {
 }
 
 impl Form {
+    fn scales(self) -> Vec<(f32, f32)> {
+        match self {
+            Self::Scaled { mean, deviation, .. } => vec![(mean as f32, deviation as f32)],
+            Self::OneHot { .. } | Self::Code { .. } => vec![(0.0, 1.0); self.width()],
+        }
+    }
+
     fn width(self) -> usize {
         match self {
             Self::OneHot { categories } => categories,
@@ -232,17 +258,21 @@ impl Form {
 
 fn prepare_image(image: &Image, raw: &[f64], channels: usize, inputs: &mut Vec<f32>) {
     let [low, high] = image.range;
-    let each = (raw.len() / channels.max(1)).max(1);
-    let of = |values: &[f64], channel: usize, default| match values {
+    inputs.extend(raw.iter().enumerate().map(|(place, value)| {
+        let (mean, deviation) = channel_scale(image, place, raw.len(), channels);
+        (((value - low) / (high - low) - mean) / deviation) as f32
+    }));
+}
+
+/// Mean and deviation of the channel of this value, after scaling to 0 to 1.
+fn channel_scale(image: &Image, place: usize, values: usize, channels: usize) -> (f64, f64) {
+    let channel = place / (values / channels.max(1)).max(1);
+    let of = |values: &[f64], default| match values {
         [] => default,
         [one] => *one,
         several => several.get(channel).copied().unwrap_or(default),
     };
-    inputs.extend(raw.iter().enumerate().map(|(place, value)| {
-        let channel = place / each;
-        let scaled = (value - low) / (high - low);
-        ((scaled - of(&image.mean, channel, 0.0)) / of(&image.deviation, channel, 1.0)) as f32
-    }));
+    (of(&image.mean, 0.0), of(&image.deviation, 1.0))
 }
 
 fn is_code(value: f64, categories: usize) -> bool {

@@ -38,4 +38,6 @@ pub use self::contract::{
 };
 #[cfg(feature = "layers")]
 pub use self::layers::LayerTrainer;
+#[cfg(all(test, feature = "layers"))]
+pub(crate) use self::layers::evaluated;
 pub use self::tensors::{NamedTensor, tensors_of, values_of};

@@ -228,6 +228,10 @@ def _embedding(layer: Any) -> Optional[dict[str, Any]]:
     return {"kind": "embedding", "tokens": layer.num_embeddings, "size": layer.embedding_dim}
 
 
+def _recurrent(kind: str) -> Any:
+    return lambda layer: {"kind": kind, "hidden_size": layer.hidden_size, "return_sequences": layer.return_sequences}
+
+
 _LAYERS: dict[str, Any] = {
     "Linear": _linear,
     "Conv2d": _convolution,
@@ -243,6 +247,11 @@ _LAYERS: dict[str, Any] = {
     "BatchNorm1d": _batch_norm,
     "BatchNorm2d": _batch_norm,
     "Embedding": _embedding,
+    # Those that `tributary.torch.module_from` makes.
+    "LowRank": _linear,
+    "Lstm": _recurrent("lstm"),
+    "Gru": _recurrent("gru"),
+    "Tokens": _embedding,
 }
 
 

@@ -11,16 +11,14 @@
 //! | `suspended` | trainings that stop and go on later |
 //! | `linear`, `low_rank`, `matrix`, `recurrent`, `embedding` | layers with products of rows |
 //! | `images` | convolutions and pools |
-//! | `function`, `dropout`, `layer_norm`, `batch_norm` | layers of values one by one, and norms |
-//! | `kernels`, `machine` | inner loops over vectors; instruction sets and threads |
+//! | `pointwise`, `dropout`, `layer_norm`, `batch_norm` | layers of values one by one, and norms |
+//! | `machine` | instruction sets and threads |
 
 mod batch_norm;
 mod build;
 mod dropout;
 mod embedding;
-mod function;
 mod images;
-mod kernels;
 mod layer_norm;
 mod linear;
 mod loss;
@@ -29,6 +27,7 @@ mod machine;
 mod matrix;
 mod network;
 mod parameter;
+mod pointwise;
 mod recurrent;
 mod rule;
 mod stage;
@@ -39,10 +38,13 @@ mod tests;
 use std::sync::Arc;
 
 use tributary_protocol::inputs::Description;
+#[cfg(test)]
+use tributary_protocol::layers::ModelSpec;
+#[cfg(test)]
+use tributary_protocol::model::Model;
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::scalars::Scalars;
 
-use self::kernels::Level;
 use self::loss::loss;
 use self::machine::Machine;
 use self::network::Network;
@@ -56,6 +58,7 @@ use super::fit;
 use super::panics::caught;
 use super::score::{Measured, aim};
 use crate::examples::{Batch, Examples};
+use crate::kernels::Level;
 
 /// A [`Trainer`] for jobs whose model is a list of layers. It computes on the CPU, with the widest vectors that the CPU
 /// has.
@@ -185,6 +188,14 @@ impl Trainer for LayerTrainer {
     fn describe(&mut self, task: &DescribeTask<'_>) -> Result<Description, TrainError> {
         caught("trainer", || fit::description(&*self.examples, task))
     }
+}
+
+/// The outputs of an evaluation for some examples, for tests of predictions.
+#[cfg(test)]
+pub(crate) fn evaluated(spec: &ModelSpec, model: &Model, inputs: &[f32]) -> Vec<f32> {
+    let machine = Machine { level: Level::best(), threads: 1 };
+    let mut network = Network::new(spec, model, machine).unwrap();
+    network.forward(inputs, &mut Pass { machine, randomness: None }).to_vec()
 }
 
 fn finite(loss: f64) -> Result<f64, TrainError> {
