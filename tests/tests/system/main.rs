@@ -12,6 +12,7 @@
 //! | [`streams`] | bodies that are never whole in memory: large, broken off, gone on with, two at once |
 //! | [`hostile`] | the torture table: hostile clients and clocks, beside honest clients whose round commits |
 //! | [`identity`] | who clients are: certificates, secrets, attestation |
+//! | [`inputs`] | means and deviations that all clients find out together, and predictions from raw rows |
 //! | [`simulation`] | drawn histories of losses, deaths and restarts: what was acknowledged is counted once |
 //! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
 //! | [`schema`] | the OpenAPI document holds for drawn requests |
@@ -32,6 +33,7 @@ mod downloads;
 mod hostile;
 mod house;
 mod identity;
+mod inputs;
 mod onnx;
 mod outside;
 mod python;
