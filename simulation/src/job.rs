@@ -214,7 +214,7 @@ impl Job {
             Tempo::Members { members_max, slack } => {
                 Some(Clocks::new(members_max, slack, self.members.values().copied()))
             }
-            Tempo::Cohort | Tempo::Coordinator | Tempo::Buffer { .. } => None,
+            Tempo::Cohort | Tempo::Coordinator | Tempo::Panel { .. } | Tempo::Buffer { .. } => None,
         }
     }
 

@@ -44,7 +44,7 @@ pub struct JobFacts {
     pub last_committed_round: Option<u32>,
     /// Whether an evaluation of that round's model was opened.
     pub last_committed_evaluated: bool,
-    /// Accuracy of the newest evaluated version.
+    /// Lower bound of the accuracy of the newest evaluated version.
     pub accuracy: Option<f64>,
     /// Mean of the metric of `[stop]` in the newest evaluation; none without one.
     pub metric: Option<f64>,
@@ -66,7 +66,7 @@ pub struct OpenRound {
     pub working: u32,
     /// Updates or evaluations of accepted reports.
     pub reported: u32,
-    /// Clients that were drawn into a buffer.
+    /// Clients that were drawn one after the other, into a buffer or a panel.
     pub drawn: u32,
     pub source: Source,
 }

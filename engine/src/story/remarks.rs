@@ -4,11 +4,17 @@ use tributary_protocol::job_file::JobFile;
 use tributary_protocol::layers::{Layer, LayeredModel, ModelSpec};
 use tributary_protocol::plan::Loss;
 
+use crate::round::examples_for;
+
+/// Examples of an evaluation that small fleets may not have.
+const STOP_EXAMPLES_MIN: u64 = 100;
+
 /// Remarks on a valid job file, in sentences.
 pub fn remarks(file: &JobFile) -> Vec<String> {
-    let ModelSpec::Layers(model) = &file.model.spec else { return Vec::new() };
-    let Ok(outputs) = model.shapes() else { return Vec::new() };
-    let mut remarks: Vec<String> = on_rows(model, &outputs).into_iter().collect();
+    let mut remarks: Vec<String> = on_stop(file).into_iter().collect();
+    let ModelSpec::Layers(model) = &file.model.spec else { return remarks };
+    let Ok(outputs) = model.shapes() else { return remarks };
+    remarks.extend(on_rows(model, &outputs));
     match outputs.last().map(Vec::as_slice) {
         Some([rows, _] | [rows, _, _]) => remarks.push(format!(
             "The network ends with {:?}: each example has {rows} predictions and needs as many labels, as in \
@@ -23,6 +29,18 @@ pub fn remarks(file: &JobFile) -> Vec<String> {
         _ => {}
     }
     remarks
+}
+
+/// An accuracy of which only many examples make sure.
+fn on_stop(file: &JobFile) -> Option<String> {
+    let accuracy = file.stop.accuracy?;
+    let examples = examples_for(accuracy);
+    (examples >= STOP_EXAMPLES_MIN).then(|| {
+        format!(
+            "[stop] accuracy = {accuracy} is reached by the lower end of the 95 % interval: without a single error that \
+             takes {examples} examples in one evaluation, and with errors more."
+        )
+    })
 }
 
 /// The first linear layer that reads an example of several dimensions row by row. After an embedding or a recurrent

@@ -24,6 +24,7 @@ mod filing;
 mod followers;
 mod jobs;
 mod log_sync;
+mod measured;
 mod members;
 mod model_files;
 mod names;

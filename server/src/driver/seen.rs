@@ -44,7 +44,7 @@ impl Seen {
             work: if tempo.is_buffer() { tx.open_work(id).await? } else { None },
             members: match tempo {
                 Tempo::Members { .. } => tx.members(id).await?,
-                Tempo::Cohort | Tempo::Coordinator | Tempo::Buffer { .. } => Vec::new(),
+                Tempo::Cohort | Tempo::Coordinator | Tempo::Panel { .. } | Tempo::Buffer { .. } => Vec::new(),
             },
             spec,
             rows,
@@ -111,7 +111,7 @@ fn open_round(row: &RoundRow, source: Source) -> OpenRound {
         deadline_at_ms: row.deadline_at_ms,
         working: row.working(),
         reported: row.reported,
-        drawn: row.drawn,
+        drawn: if matches!(row.policy().tempo, Tempo::Panel { .. }) { row.cohort } else { row.drawn },
         source,
     }
 }
@@ -131,7 +131,12 @@ async fn source(
             is_under_way: driver.evaluations.is_under_way(row.key()),
         });
     }
-    let eligible = if row.draws() { waiting.eligible(spec, row) } else { Vec::new() };
+    let mut eligible = if row.draws() { waiting.eligible(spec, row) } else { Vec::new() };
+    if matches!(row.policy().tempo, Tempo::Panel { .. }) && row.phase == Phase::Training && !eligible.is_empty() {
+        // A client takes part once.
+        let drawn = tx.drawn_clients(row.key()).await?;
+        eligible.retain(|candidate| !drawn.contains(&candidate.client));
+    }
     let reads_reports = matches!(spec.file.round.selection, Selection::PowerOfChoice { .. } | Selection::Utility(_));
     let reports = match (row.task, row.phase) {
         (Task::Train, Phase::Selecting) if reads_reports => tx.last_reports(row.job).await?,

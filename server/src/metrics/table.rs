@@ -69,7 +69,7 @@ table! {
     DRIVER_FAILURES = Counter, "tributary_driver_failures_total", [],
         "Failed attempts of the driver to advance a job; it retries after a second";
     ASSIGNMENTS = Counter, "tributary_assignments_total", ["population", "task", "outcome"],
-        "Clients selected for a round (`outcome` assigned) and how their assignments ended: reported, rejected, failed, expired; late counts expired assignments whose client finished afterwards, stopped those whose client stopped unfinished";
+        "Clients selected for a round (`outcome` assigned) and how their assignments ended: reported, rejected, failed, lost (not in time, though the round needed it), spare (the round had its goal, or the job its end, without it); of the last two, late counts those whose client finished afterwards, stopped those whose client stopped unfinished";
     UPDATES = Counter, "tributary_updates_total", ["codec", "outcome"],
         "Updates that were accepted (`outcome` reported) or rejected, by the codec of their job";
     UPDATES_WAITING = Gauge, "tributary_updates_waiting", [],

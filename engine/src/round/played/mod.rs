@@ -163,8 +163,14 @@ impl Job {
     pub(super) fn decision(&mut self) -> Decision {
         let eligible = self.eligible();
         for round in &mut self.rounds {
+            let reported = self.reports.get(&(round.task, round.number)).map_or(&[][..], Vec::as_slice);
+            let is_new = |candidate: &Arc<Candidate>| !reported.contains(&(candidate.number as usize));
             round.source = match round.policy.tempo {
                 Tempo::Coordinator => Source::Coordinator { has_test_set: false, is_under_way: false },
+                Tempo::Panel { .. } => {
+                    let eligible = eligible.iter().filter(|candidate| is_new(candidate)).cloned().collect();
+                    Source::Clients { eligible, reports: Vec::new() }
+                }
                 _ => Source::Clients { eligible: eligible.clone(), reports: Vec::new() },
             };
         }
@@ -246,9 +252,10 @@ impl Job {
         round.phase = Phase::Training;
         let is_buffer = round.policy.tempo.is_buffer();
         let ends_at_ms = self.now_ms + round.policy.deadline_ms;
-        if is_buffer {
+        if is_buffer || matches!(round.policy.tempo, Tempo::Panel { .. }) {
             round.drawn += clients.len() as u32;
-        } else {
+        }
+        if !is_buffer && is_first {
             round.deadline_at_ms = Some(ends_at_ms);
         }
         round.working += clients.len() as u32;

@@ -42,6 +42,6 @@ pub fn explain(story: &RoundStory<'_>, now_ms: i64) -> String {
         }
         Phase::Aggregating => format!("{name} has its {} and adds them up.", count(round.reported, "report")),
         Phase::Committed => committed(&name, story),
-        Phase::Abandoned => abandoned(&name, round),
+        Phase::Abandoned => abandoned(&name, story),
     }
 }
