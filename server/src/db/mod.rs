@@ -58,7 +58,7 @@ pub use assignments::{AssignmentRow, NewAssignment, Report, Times};
 pub use audit::NewAudit;
 pub use blobs::{BLOB_CHUNK_BYTES, ObjectRow, StoredChunk};
 pub use clients::{ClientRow, ClientsList};
-pub use cluster::{Holder, TakeoverRow};
+pub use cluster::{Holder, TakeoverRow, renew_every_ms};
 pub use connect::Db;
 pub(crate) use connect::{sqlite_path, sqlite_schema};
 pub use devices::{CaRow, KnownClient, ReEnrolment};

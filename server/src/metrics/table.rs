@@ -65,7 +65,7 @@ table! {
     COMMIT = Histogram(ANSWER), "tributary_commit_seconds", [],
         "Time to make the next model version and store it";
     JOBS = Gauge, "tributary_jobs", ["kind"],
-        "Running jobs by what their health line is about: fine, no_driver, rounds_abandoned, waiting_for_clients and so on; of the newest 100 jobs";
+        "Running jobs by what their most severe health line is about: fine, no_driver, rounds_abandoned, waiting_for_clients and so on; of the newest 100 jobs";
     DRIVER_FAILURES = Counter, "tributary_driver_failures_total", [],
         "Failed attempts of the driver to advance a job; it retries after a second";
     ASSIGNMENTS = Counter, "tributary_assignments_total", ["population", "task", "outcome"],

@@ -43,7 +43,7 @@ pub(super) async fn show(
     let mut populations = tx.populations(permit.population(), "", PAGE_ITEMS_MAX).await?;
     let online = Online::read(&app.fleet, &mut tx, app.clock.now_ms()).await?;
     for population in &mut populations {
-        population.online = online.of(&population.name);
+        (population.online, population.working) = online.of(&population.name);
     }
     let disk = Disk::read(&app, &mut tx).await?;
     let mut jobs = Vec::new();
