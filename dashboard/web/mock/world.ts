@@ -592,7 +592,10 @@ export function healthOf({ id, state }: MockJob): Health[] {
   const abandoned: Health = {
     severity: "trouble",
     kind: "rounds_abandoned",
-    text: "3 of the last 5 rounds were abandoned. Round 12 was abandoned: fewer than 5 eligible clients checked in within 5 min; 0 of 14 enrolled clients have platform=watch (android 8, ios 4, pi 2).",
+    text: [
+      "3 of the last 5 rounds were abandoned. Round 12 was abandoned: fewer than 5 eligible clients checked in within",
+      "5 min; 0 of 14 enrolled clients have platform=watch (android 8, ios 4, pi 2).",
+    ].join(" "),
     remedy: "start more clients that the job admits, or lower updates_goal, updates_min or over_selection",
   };
   const shutOut: Health = {

@@ -185,20 +185,22 @@ function Key(
   };
   return (
     <ul class="legend">
-      {lines.map((line, index) => line.hidden || isEmpty(data[index + 1]) ? null : (
-        <li key={line.label}>
-          <svg class="line-key" viewBox="0 0 18 4" width="18" height="4" aria-hidden="true">
-            <path
-              d="M1 2h16"
-              stroke={`var(${line.colour})`}
-              stroke-width="2.5"
-              stroke-dasharray={line.dashed ? "4 3" : undefined}
-            />
-          </svg>
-          {line.label}
-          {best(line, index)}
-        </li>
-      ))}
+      {lines.map((line, index) =>
+        line.hidden || isEmpty(data[index + 1]) ? null : (
+          <li key={line.label}>
+            <svg class="line-key" viewBox="0 0 18 4" width="18" height="4" aria-hidden="true">
+              <path
+                d="M1 2h16"
+                stroke={`var(${line.colour})`}
+                stroke-width="2.5"
+                stroke-dasharray={line.dashed ? "4 3" : undefined}
+              />
+            </svg>
+            {line.label}
+            {best(line, index)}
+          </li>
+        ),
+      )}
       {band && !isEmpty(data[band.low]) && (
         <li>
           <svg class="line-key" viewBox="0 0 18 10" width="18" height="10" aria-hidden="true">
@@ -325,11 +327,9 @@ function options(
   };
 }
 
-/** A colour of the style sheet, `#rrggbb`, as that of a band. */
-function translucent(of: string): string {
-  return `${of.trim()}${Math.round(BAND_ALPHA * 255)
-    .toString(16)
-    .padStart(2, "0")}`;
+/** A colour as that of a band. */
+function translucent(rgb: string): string {
+  return rgb.replace(/^rgb\((.*)\)$/, `rgba($1, ${BAND_ALPHA})`);
 }
 
 /** Whether a column has no value. */

@@ -57,12 +57,20 @@ const NARROW = 0.02;
 
 /** On what an accuracy was measured and how sure it is: `19 examples, 83 to 100 %`. */
 export function sureness(on: MeasuredOn | undefined): string | undefined {
-  if (!on) return undefined;
+  return on && `${plural(on.examples, "example")}, ${interval(on)}`;
+}
+
+/** The same for a column of a table: `n 19, 83 to 100 %`. */
+export function briefly(on: MeasuredOn | undefined): string | undefined {
+  return on && `n ${count(on.examples)}, ${interval(on)}`;
+}
+
+function interval(on: MeasuredOn): string {
   const [step, digits] = on.high - on.low < NARROW ? [0.1, 1] : [1, 0];
   // A hair's breadth keeps 83 % from becoming 82 %.
   const low = Math.floor((on.low * 100) / step + 1e-9) * step;
   const high = Math.ceil((on.high * 100) / step - 1e-9) * step;
-  return `${plural(on.examples, "example")}, ${low.toFixed(digits)} to ${high.toFixed(digits)} %`;
+  return `${low.toFixed(digits)} to ${high.toFixed(digits)} %`;
 }
 
 /** How the accuracies of the clients spread: `worst of 14 clients 52.0 %, a tenth at most 71.0 %`. */

@@ -202,7 +202,8 @@ function Best({ entry, entries }: { entry: Compared; entries: readonly Compared[
   const text = best.accuracy === undefined ? `loss ${real(best.loss)}` : percent(best.accuracy, 2);
   return (
     <span class={best.accuracy !== undefined && sure(entry) === top ? "best-of-all" : ""}>
-      <span data-tip={sureness(best.measured_on)}>{text}</span> <a href={links.round(entry.job.id, best.round)}>in round {count(best.round)}</a>
+      <span data-tip={sureness(best.measured_on)}>{text}</span>{" "}
+      <a href={links.round(entry.job.id, best.round)}>in round {count(best.round)}</a>
     </span>
   );
 }

@@ -118,7 +118,10 @@ function Figures({ job }: { job: Job }) {
 
 /** On what the accuracy was measured, and at which one the job ends. */
 function accuracyDetail(progress: Job["progress"], stop: number | undefined): string | undefined {
-  const parts = [sureness(progress?.measured_on), stop === undefined ? undefined : `ends at ${percent(stop, 0)} surely`];
+  const parts = [
+    sureness(progress?.measured_on),
+    stop === undefined ? undefined : `ends once ${percent(stop, 0)} is sure`,
+  ];
   return parts.filter(Boolean).join("; ") || undefined;
 }
 

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import type { Job, ModelVersion, Page } from "../api/types";
 import { download, type ModelForm, modelFileName } from "../lib/download";
 import { endsSomething } from "../lib/events";
-import { bytes, count, percent, real, sureness, UNKNOWN } from "../lib/format";
+import { briefly, bytes, count, percent, real, UNKNOWN } from "../lib/format";
 import { links } from "../router";
 import { useConnection, useMay, useResource } from "../ui/connection";
 import { Glyph } from "../ui/glyph";
@@ -124,7 +124,7 @@ function phoneColumns(job: Job, form: ModelForm, changed: () => void): Column<Mo
         <span class="two-lines">
           <Version job={job} model={model} />
           <small class="quiet">
-            {model.accuracy === undefined ? "" : `${percent(model.accuracy, 2)} (${sureness(model.measured_on)}), `}
+            {model.accuracy === undefined ? "" : `${percent(model.accuracy, 2)} (${briefly(model.measured_on)}), `}
             <Ago at={model.created_at_ms} />
           </small>
         </span>

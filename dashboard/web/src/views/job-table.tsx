@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { JobOverview } from "../api/types";
 import { Sparkline } from "../charts/sparkline";
-import { bytes, count, duration, percent, plural, real, short, sureness, UNKNOWN } from "../lib/format";
+import { briefly, bytes, count, duration, percent, plural, real, short, sureness, UNKNOWN } from "../lib/format";
 import { passes, rank } from "../lib/jobs";
 import { codecName } from "../lib/settings";
 import { links, setQuery, useLocation } from "../router";
@@ -154,7 +154,7 @@ function phoneColumns(chosen: readonly string[], set: (id: string, on: boolean) 
       cell: (entry) => (
         <span class="two-lines">
           <b>{percent(entry.accuracy)}</b>
-          <small class="quiet">{sureness(entry.measured_on) ?? plural(entry.job.rounds_committed, "round")}</small>
+          <small class="quiet">{briefly(entry.measured_on) ?? plural(entry.job.rounds_committed, "round")}</small>
         </span>
       ),
     },

@@ -147,12 +147,8 @@ function Curves({ entry }: { entry: JobOverview }) {
       <Figure
         label="Accuracy"
         value={percent(entry.accuracy)}
-        detail={[
-          sureness(entry.measured_on),
-          entry.best_accuracy === undefined ? undefined : `best ${percent(entry.best_accuracy)}`,
-        ]
-          .filter(Boolean)
-          .join("; ")}
+        detail={entry.best_accuracy === undefined ? "" : `best ${percent(entry.best_accuracy)}`}
+        note={sureness(entry.measured_on)}
       >
         <Sparkline
           points={entry.spark}
@@ -169,7 +165,14 @@ function Curves({ entry }: { entry: JobOverview }) {
 }
 
 /** A large figure above its curve. */
-function Figure(props: { label: string; value: string; detail: string; children: preact.ComponentChildren }) {
+function Figure(props: {
+  label: string;
+  value: string;
+  detail: string;
+  /** Below the curve. */
+  note?: string | undefined;
+  children: preact.ComponentChildren;
+}) {
   return (
     <div class="figure">
       <p class="figure-label">{props.label}</p>
@@ -178,6 +181,7 @@ function Figure(props: { label: string; value: string; detail: string; children:
         <small>{props.detail}</small>
       </p>
       {props.children}
+      {props.note && <p class="figure-note">{props.note}</p>}
     </div>
   );
 }
