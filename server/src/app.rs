@@ -26,8 +26,8 @@ use crate::updates::Updates;
 
 /// How long the answer about classes that are shut out is used again, in milliseconds.
 const SHUT_OUT_KEPT_MS: i64 = 15_000;
-/// How long the health of an ended job is used again, in milliseconds: an hour. Clients that enrol later may change what
-/// it says of them.
+/// How long the health of an ended job is used again, in milliseconds: an hour. Clients that enrol later may change
+/// what it says of them.
 const ENDED_HEALTH_KEPT_MS: i64 = 3_600_000;
 /// An hour of samples, two a minute.
 const LOAD_SAMPLES_MAX: usize = 120;

@@ -197,6 +197,7 @@ impl Job {
             working: 0,
             reported: 0,
             drawn: 0,
+            awaited: 0,
             source: Source::Clients { eligible: Vec::new(), reports: Vec::new() },
         };
         let selects = matches!(policy.tempo, Tempo::Members { .. }) && self.members.is_empty();

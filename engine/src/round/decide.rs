@@ -155,7 +155,7 @@ fn next_of_round(view: &JobView<'_>, place: usize, context: &Context<'_>) -> Rou
         (_, None, Tempo::Buffer { concurrency, .. }) => {
             next_buffer_step(round, concurrency, round.policy.goal, available, context)
         }
-        (_, None, Tempo::Panel { expected, gather_ms }) => {
+        (_, None, Tempo::Panel { expected, gather_ms, .. }) => {
             next_panel_step(round, expected, gather_ms, available, context)
         }
         (_, None, _) => next_cohort_step(round, available, context),

@@ -110,7 +110,7 @@ pub fn opening(job: &JobFile, task: Task, number: u32, history: &History) -> Opt
     let policy = TaskPolicy::of(job, task)?;
     let seed = job.seed.expect("a stored job has a seed").derive(task.as_str(), number.into());
     if task == Task::Evaluate {
-        return Some(Opening { policy: with_panel(job, policy, history.trained), seed, norm_max: None });
+        return Some(Opening { policy: with_panel(policy, history.trained), seed, norm_max: None });
     }
     let norm_max = job.update.norm_max.and_then(|bound| norm_bound(bound, &history.norms, history.abandoned_in_a_row));
     let policy = following_last(job, following_times(job, policy, history), history.last.as_ref());
@@ -119,11 +119,10 @@ pub fn opening(job: &JobFile, task: Task, number: u32, history: &History) -> Opt
 
 /// The policy of an evaluation by all that are here, with those whom it waits for: the clients that made the model, or
 /// where evaluators are told apart by their attributes, as many as came the last time.
-fn with_panel(job: &JobFile, policy: TaskPolicy, trained: Trained) -> TaskPolicy {
-    let Tempo::Panel { .. } = policy.tempo else { return policy };
-    let is_apart = job.evaluation.as_ref().is_some_and(|evaluation| !evaluation.attributes.is_empty());
-    let expected = if is_apart { trained.evaluators } else { trained.clients };
-    TaskPolicy { tempo: panel(expected, trained.took_ms, policy.cohort_size, policy.deadline_ms), ..policy }
+fn with_panel(policy: TaskPolicy, trained: Trained) -> TaskPolicy {
+    let Tempo::Panel { makers, .. } = policy.tempo else { return policy };
+    let expected = if makers { trained.clients } else { trained.evaluators };
+    TaskPolicy { tempo: panel(makers, expected, trained.took_ms, policy.cohort_size, policy.deadline_ms), ..policy }
 }
 
 /// The policy with deadline, cohort and goal that diversity and times of recent rounds give.
@@ -177,9 +176,9 @@ mod tests {
             assert!(Lookback::of(&job, Task::Evaluate, 2).trained);
             opening(&job, Task::Evaluate, 2, &History { trained, ..History::default() }).unwrap().policy.tempo
         };
-        assert_eq!(tempo("evaluation = {}"), Tempo::Panel { expected: 14, gather_ms: 7_000 });
+        assert_eq!(tempo("evaluation = {}"), Tempo::Panel { expected: 14, gather_ms: 7_000, makers: true });
         let apart = "evaluation = { attributes = { role = 'evaluator' }, deadline_ms = 5000 }";
-        assert_eq!(tempo(apart), Tempo::Panel { expected: 3, gather_ms: 5_000 });
+        assert_eq!(tempo(apart), Tempo::Panel { expected: 3, gather_ms: 5_000, makers: false });
         let goal = job_file("evaluation = { reports_goal = 2 }");
         assert_eq!(Lookback::of(&goal, Task::Evaluate, 2), Lookback::default());
     }

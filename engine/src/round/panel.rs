@@ -17,8 +17,9 @@ use super::view::{Context, OpenRound};
 const GATHER_MS_MIN: i64 = 2_000;
 
 /// An evaluation of a model that this many clients made within this time.
-pub(super) fn panel(expected: u32, took_ms: i64, clients_max: u32, deadline_ms: i64) -> Tempo {
+pub(super) fn panel(makers: bool, expected: u32, took_ms: i64, clients_max: u32, deadline_ms: i64) -> Tempo {
     Tempo::Panel {
+        makers,
         expected: expected.clamp(1, clients_max),
         gather_ms: took_ms.clamp(GATHER_MS_MIN.min(deadline_ms), deadline_ms),
     }
@@ -57,12 +58,13 @@ fn collect(round: &OpenRound, expected: u32, gather_ms: i64, available: u32, now
         return Next::Draw(available.min(policy.cohort_size - round.drawn));
     }
     let enough = reported >= policy.minimum;
-    let all_came = reported >= expected;
+    let all_drawn = round.awaited == 0;
     // Those that were drawn last have the same time again.
     let grace_ms = gather_ms.saturating_mul(2);
     let is_patient = is_ahead(opened_at_ms.saturating_add(grace_ms), grace_ms, now_ms);
     let deadline_at_ms = round.deadline_at_ms.unwrap_or(now_ms);
-    if enough && ((working == 0 && (all_came || !gathers)) || (all_came && !is_patient)) {
+    let is_late = reported >= expected && !is_patient;
+    if enough && (is_late || working == 0 && (all_drawn || !gathers)) {
         Next::Step(Step::Close)
     } else if !gathers && reported + working < policy.minimum {
         Next::abandon(AbandonReason::TooFewReports)
@@ -100,13 +102,14 @@ mod tests {
             available_min: 1,
             selection_timeout_ms: 300,
             deadline_ms: 10_000,
-            tempo: panel(3, 500, 100, 10_000),
+            tempo: panel(true, 3, 500, 100, 10_000),
             ..TaskPolicy::COHORT
         };
         OpenRound {
             working,
             reported,
             drawn: working + reported,
+            awaited: 3u32.saturating_sub(working + reported),
             deadline_at_ms: Some(10_000),
             ..round(policy, Phase::Training)
         }
@@ -116,7 +119,7 @@ mod tests {
     fn a_panel_waits_for_those_that_made_the_model_and_no_longer_than_they_took() {
         let file = job_file("");
         let next = |round: &OpenRound, available, now_ms| {
-            let Tempo::Panel { expected, gather_ms } = round.policy.tempo else { panic!() };
+            let Tempo::Panel { expected, gather_ms, .. } = round.policy.tempo else { panic!() };
             next_panel_step(round, expected, gather_ms, available, &Context { now_ms, ..context(&file) })
         };
         let (close, wait) = (Next::Step(Step::Close), |at_ms| Next::Wait(Some(at_ms)));

@@ -55,6 +55,8 @@ pub enum Tempo {
         expected: u32,
         /// How long the round draws clients that come, in milliseconds.
         gather_ms: i64,
+        /// Whether those that made the model are expected, and not as many as came the last time.
+        makers: bool,
     },
     /// A buffer: clients are drawn one by one, and their assignments outlast the round. Its size is the goal.
     Buffer {
@@ -177,7 +179,7 @@ impl TaskPolicy {
                     ..times
                 },
                 None => Self {
-                    tempo: Tempo::Panel { expected: 1, gather_ms: 0 },
+                    tempo: Tempo::Panel { expected: 1, gather_ms: 0, makers: evaluation.attributes.is_empty() },
                     goal: evaluation.cohort_size(),
                     minimum: evaluation.reports_min,
                     cohort_size: evaluation.cohort_size(),

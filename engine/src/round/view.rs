@@ -68,6 +68,8 @@ pub struct OpenRound {
     pub reported: u32,
     /// Clients that were drawn one after the other, into a buffer or a panel.
     pub drawn: u32,
+    /// Of a panel: clients that made the model, or came the last time, and have not been drawn yet.
+    pub awaited: u32,
     pub source: Source,
 }
 

@@ -37,8 +37,8 @@ pub struct CurveRow {
 /// `points_max` points (at least 2).
 ///
 /// Between the first and the last round, each stretch of equal length contributes its lowest and its highest point, by
-/// the lower bound of the accuracy where it is known, else by loss. So a spike of a single round among 60,000 stays visible. Costs are added
-/// up over all rounds, shown or not.
+/// the lower bound of the accuracy where it is known, else by loss. So a spike of a single round among 60,000 stays
+/// visible. Costs are added up over all rounds, shown or not.
 pub fn curve(created_at_ms: i64, rows: &[CurveRow], points_max: usize, stop_accuracy: Option<f64>) -> Curve {
     let mut sum = CurvePoint {
         round: 0,

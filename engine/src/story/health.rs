@@ -33,8 +33,8 @@ pub struct HealthFacts<'a> {
     pub evaluation: Option<EvaluatorsWanted<'a>>,
     /// Training rounds that came to nothing, of all: neither stopped with their job nor superseded by its result.
     pub lost: Lost,
-    /// Why a job that has trained has no measurement, where it asks for evaluations and has none: the explanation of its
-    /// newest evaluation, or empty where none was opened.
+    /// Why a job that has trained has no measurement, where it asks for evaluations and has none: the explanation of
+    /// its newest evaluation, or empty where none was opened.
     pub unmeasured: Option<&'a str>,
     pub shut_out: Option<ShutOut>,
     /// Losses of the newest rounds, newest first: of evaluations where the job has them, else of training.

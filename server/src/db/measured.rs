@@ -3,7 +3,7 @@
 use tributary_engine::round::interval;
 use tributary_protocol::operator::MeasuredOn;
 
-/// The columns of rounds that say what the accuracy was measured on, with the accuracy. None in all of them without one.
+/// The columns of rounds that say what the accuracy was measured on, with the accuracy. Without one, none has a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, sqlx::FromRow)]
 pub(super) struct MeasuredRow {
     pub(super) accuracy: Option<f64>,

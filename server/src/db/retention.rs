@@ -45,8 +45,8 @@ impl Tx {
         Ok(rows.into_iter().map(|row| row.version).collect())
     }
 
-    /// The version of a job with the best evaluation: the highest lower bound of its accuracy, or without one the lowest
-    /// loss. Of equal ones, the oldest.
+    /// The version of a job with the best evaluation: the highest lower bound of its accuracy, or without one the
+    /// lowest loss. Of equal ones, the oldest.
     ///
     /// # Errors
     /// [`DbError`].

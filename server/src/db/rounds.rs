@@ -489,6 +489,15 @@ impl Tx {
         rows.into_iter().map(client).collect()
     }
 
+    /// How many clients whose updates made the model of an evaluation have not been drawn for it.
+    pub async fn makers_not_drawn(&mut self, key: RoundKey) -> Result<u32, DbError> {
+        let sql = "select count(distinct t.client) from assignments t where t.job = $1 and t.task = 'train' \
+                   and t.round = $2 and t.state = 'reported' and not exists (select 1 from assignments e \
+                   where e.job = $1 and e.task = 'evaluate' and e.round = $2 and e.client = t.client)";
+        let (clients,) = fetch!(self, (i64,), fetch_one, sql, key.job.to_string(), i64::from(key.number));
+        Ok(u32::try_from(clients).unwrap_or(u32::MAX))
+    }
+
     /// What an evaluation asks about the training round of its number, and about the evaluations before.
     pub(super) async fn trained(&mut self, key: RoundKey) -> Result<Trained, DbError> {
         let (job, number) = (key.job.to_string(), i64::from(key.number));

@@ -38,7 +38,7 @@ impl Seen {
         let mut rounds = Vec::with_capacity(rows.len());
         for row in &rows {
             let source = source(driver, &mut tx, &spec, &waiting, row).await?;
-            rounds.push(open_round(row, source));
+            rounds.push(OpenRound { awaited: awaited(&mut tx, row).await?, ..open_round(row, source) });
         }
         Ok(Some(Self {
             work: if tempo.is_buffer() { tx.open_work(id).await? } else { None },
@@ -111,8 +111,21 @@ fn open_round(row: &RoundRow, source: Source) -> OpenRound {
         deadline_at_ms: row.deadline_at_ms,
         working: row.working(),
         reported: row.reported,
+        awaited: 0,
         drawn: if matches!(row.policy().tempo, Tempo::Panel { .. }) { row.cohort } else { row.drawn },
         source,
+    }
+}
+
+/// The clients that a panel waits for and has not drawn yet. Where evaluators are told apart by their attributes, any of
+/// them may be among those that came the last time.
+async fn awaited(tx: &mut Tx, row: &RoundRow) -> Result<u32, DbError> {
+    match row.policy().tempo {
+        Tempo::Panel { expected, makers: true, .. } if row.phase == Phase::Training => {
+            Ok(tx.makers_not_drawn(row.key()).await?.min(expected))
+        }
+        Tempo::Panel { expected, .. } => Ok(expected.saturating_sub(row.cohort)),
+        _ => Ok(0),
     }
 }
 

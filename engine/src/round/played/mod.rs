@@ -57,6 +57,7 @@ pub(super) fn round(policy: TaskPolicy, phase: Phase) -> OpenRound {
         working: 0,
         reported: 0,
         drawn: 0,
+        awaited: 0,
         source: Source::Clients { eligible: Vec::new(), reports: Vec::new() },
     }
 }
@@ -164,6 +165,9 @@ impl Job {
         let eligible = self.eligible();
         for round in &mut self.rounds {
             let reported = self.reports.get(&(round.task, round.number)).map_or(&[][..], Vec::as_slice);
+            if let Tempo::Panel { expected, .. } = round.policy.tempo {
+                round.awaited = expected.saturating_sub(round.drawn);
+            }
             let is_new = |candidate: &Arc<Candidate>| !reported.contains(&(candidate.number as usize));
             round.source = match round.policy.tempo {
                 Tempo::Coordinator => Source::Coordinator { has_test_set: false, is_under_way: false },

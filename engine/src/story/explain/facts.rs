@@ -53,7 +53,8 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// As `0 of 14 enrolled clients have platform=watch (android 8, ios 4, pi 2)`, where fewer than the minimum have it.
+    /// As `0 of 14 enrolled clients have platform=watch (android 8, ios 4, pi 2)`, where fewer than the minimum have
+    /// it.
     /// None where any attributes will do, or enough clients have them.
     pub(in crate::story) fn words(&self, minimum: u32) -> Option<String> {
         let Self { attributes, matching, enrolled, present } = self;

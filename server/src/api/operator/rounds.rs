@@ -16,10 +16,10 @@ use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 use crate::api::auth::{Operator, Views};
 use crate::api::extract::{Json, Path, Place, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
+use crate::api::story::enrolled::Enrolled;
 use crate::api::story::{Selection, missed, missing_driver, takeover, undriven};
 use crate::app::App;
 use crate::db::{DbError, RoundFilter, RoundKey, RoundPlace, RoundRow, Tx};
-use crate::fleet::waiting::Enrolled;
 use crate::runtime::offload::blocking;
 use tributary_engine::story::{
     RoundStory, adaptation, adapted_goal, curve as curve_of, explain, marks as marks_of, phases, scalar_curve, what_if,

@@ -12,10 +12,10 @@ use tributary_protocol::operator::{Health, Round};
 use tributary_protocol::state::{AbandonReason, ClassVerdict, HealthKind, JobState, Phase, Task};
 
 use super::disk::Disk;
+use super::enrolled::Enrolled;
 use super::{Selection, missed, missing_driver, rounds_not_before_ms, undriven};
 use crate::app::App;
 use crate::db::{DbError, JobRow, RoundFilter, RoundRow, Tx};
-use crate::fleet::waiting::Enrolled;
 use crate::runtime::offload::blocking;
 
 /// Newest jobs that the metrics count.

@@ -1,6 +1,7 @@
 //! The facts behind explanations: what the engine's stories need to know of a round or a job.
 
 pub(super) mod disk;
+pub(super) mod enrolled;
 pub(super) mod health;
 pub(super) mod progress;
 
@@ -12,9 +13,10 @@ use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::Round;
 use tributary_protocol::state::{AbandonReason, JobState, Phase};
 
+use self::enrolled::Enrolled;
 use crate::app::App;
 use crate::db::{DbError, Holder, JobRow, RoundRow, TakeoverRow, Tx};
-use crate::fleet::waiting::{Enrolled, available};
+use crate::fleet::waiting::available;
 
 /// A selecting round: who is here, and whom it wants.
 #[derive(Clone, Debug)]

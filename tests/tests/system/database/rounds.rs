@@ -226,7 +226,7 @@ pub(super) async fn evaluations_are_weighted_means(db: &Db) {
 pub(super) async fn a_panel_is_widened_once_and_knows_its_clients(db: &Db) {
     population(db).await;
     let mut tx = db.begin().await.unwrap();
-    start_round(&mut tx, training(1), 2).await;
+    tx.insert_round(&new(training(1)), 30).await.unwrap();
     start_round(&mut tx, evaluation(1), 2).await;
     assert_eq!(tx.drawn_clients(evaluation(1)).await.unwrap().len(), 2);
     assert!(tx.widen_round(evaluation(1), 2, 3).await.unwrap());
@@ -237,6 +237,7 @@ pub(super) async fn a_panel_is_widened_once_and_knows_its_clients(db: &Db) {
     let lookback = Lookback { trained: true, ..Lookback::default() };
     let history = tx.history(evaluation(1), &lookback).await.unwrap();
     assert_eq!(history.trained, Trained::default(), "nobody has reported");
+    assert_eq!(tx.makers_not_drawn(evaluation(1)).await.unwrap(), 0);
 }
 
 pub(super) async fn an_evaluation_without_accuracy_has_none(db: &Db) {

@@ -115,5 +115,5 @@ async fn a_completed_job_and_a_reached_target_are_notified_and_nothing_is_withou
     sender.send_due(world.app()).await.unwrap();
     assert_eq!(webhook.kinds(), ["job_completed", "target_reached"]);
     let text = webhook.taken.lock().unwrap()[1].0["text"].clone();
-    assert_eq!(text, "target has reached its target with an accuracy of at least 82.66 %");
+    assert_eq!(text, "target has reached its target with an accuracy of at least 82.65 %");
 }

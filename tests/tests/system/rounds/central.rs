@@ -259,7 +259,7 @@ async fn ten_uploads_leave_one_body() {
 #[tokio::test]
 async fn a_job_ends_at_an_accuracy_that_the_coordinator_measured() {
     let world = World::start().await;
-    let job: Job = world.create_job(&own_job(&json!({ "stop": { "accuracy": 1.0 } }))).await.ok();
+    let job: Job = world.create_job(&own_job(&json!({ "stop": { "accuracy": 0.4 } }))).await.ok();
     upload(&world, &job, test_set(0)).await.ok::<TestSet>();
     let device = world.device().await;
     train_once(&world, &job, &device).await;

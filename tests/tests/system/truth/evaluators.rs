@@ -156,8 +156,9 @@ async fn a_confusion_matrix_says_of_whom_it_is() {
 async fn an_evaluation_of_a_buffered_job_takes_each_client_once_as_it_comes() {
     let world = World::start().await;
     let mode = json!({ "kind": "buffered", "buffer": 2, "concurrency": 4, "staleness_max": 4 });
-    let changes = json!({ "round": { "mode": mode, "deadline_ms": 60_000 }, "evaluation": { "deadline_ms": 60_000 } });
-    let job: Job = world.create_job(&job_file(&changes)).await.ok();
+    let mut file = job_file(&json!({ "evaluation": { "deadline_ms": 60_000 } }));
+    file["round"] = json!({ "mode": mode, "deadline_ms": 60_000 });
+    let job: Job = world.create_job(&file).await.ok();
     let job = job.head.id;
     let [a, b] = world.devices().await;
     let works = world.assign([&a, &b]).await;

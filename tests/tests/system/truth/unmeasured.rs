@@ -4,16 +4,17 @@ use serde_json::json;
 use tributary_protocol::operator::{Job, Page};
 use tributary_protocol::state::{HealthKind, JobState, Severity};
 
-use crate::support::{WEIGHTS, World, evaluated_job};
+use crate::support::{WEIGHTS, World};
 
 /// Goal: a job that ends without a measurement does not look clean, today and tomorrow.
 /// Method: an evaluation by clients that do not exist; beside it, a job that asks for none.
 #[tokio::test]
 async fn a_job_that_ends_without_a_measurement_keeps_the_warning() {
     let world = World::start().await;
-    let changes = json!({ "stop": { "rounds": 1 }, "evaluation": { "attributes": { "role": "nobody" } } });
-    let job: Job = world.create_job(&evaluated_job(&changes)).await.ok();
-    let job = job.head.id;
+    let changes = json!({ "stop": { "rounds": 1 }, "evaluation": {
+        "attributes": { "role": "nobody" }, "selection_timeout_ms": 20_000,
+    } });
+    let job = world.job(changes).await.head.id;
     let device = world.device().await.with("role", "phone");
     let [work] = world.assign([&device]).await;
     device.contribute(&work, &[0.1; WEIGHTS], 10).await;
