@@ -226,8 +226,9 @@ create table test_sets (
 
 create table rounds (
     job text not null references jobs (id) on delete cascade,
-    task text not null check (task in ('train', 'evaluate')),
-    -- 1, 2, ... in the job; an evaluation has the number of the round whose model it measures.
+    task text not null check (task in ('train', 'evaluate', 'describe')),
+    -- 1, 2, ... in the job, of training rounds and of descriptions; an evaluation has the number of the round whose model
+    -- it measures.
     number bigint not null,
     phase text not null check (phase in ('selecting', 'training', 'aggregating', 'committed', 'abandoned')),
     -- Why it was abandoned.
@@ -279,10 +280,14 @@ create table rounds (
     -- L2 norm of the step from the base version to the result, and diversity of the updates.
     step_norm double precision,
     diversity double precision,
+    -- How many updates of equal weight they are worth.
+    effective_updates double precision,
     -- JSON: the counts by class of an evaluation, summed over its reports as they are accepted; null without any.
     class_counts text,
     -- JSON: targets and right answers of each class. Lists read these, and not the whole matrix.
     class_totals text,
+    -- JSON: the sums of a description over its reports as they are accepted; null before the first and after its end.
+    description text,
     -- Bodies as sent, and what they would have taken as plain f32 safetensors files.
     bytes_up bigint not null default 0,
     bytes_down bigint not null default 0,
@@ -499,6 +504,8 @@ create table seats (
     attributes text not null,
     examples bigint not null,
     codecs text not null,
+    -- By which a job's columns were applied to its table; null if any job may use its examples.
+    schema_sha256 text,
     until_ms bigint not null
 );
 create index seats_of_population on seats (population);

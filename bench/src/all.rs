@@ -125,6 +125,11 @@ const RUNS: &[Run] = &[
             figure("the same: evaluation", "examples/s", None, "/evaluated_per_s"),
         ],
     },
+    Run {
+        arguments: &["predict", "--model", "mlp"],
+        needs_data: false,
+        figures: &[figure("a prediction of the 2NN (p50)", "us", Some(60.0), "/us_p50")],
+    },
 ];
 
 /// A figure that was measured.

@@ -197,6 +197,7 @@ pub(crate) fn check_in_body(wait_ms: u32) -> Bytes {
         sdk_version: env!("CARGO_PKG_VERSION").into(),
         sdk: None,
         codecs: CodecName::ALL.to_vec(),
+        schema: None,
         wait_ms,
     })
 }

@@ -10,6 +10,7 @@ mod error;
 mod fleet;
 mod load;
 mod populations;
+mod predict;
 mod process;
 mod recovery;
 mod round;
@@ -53,6 +54,8 @@ enum BenchCommand {
     Codec(codec::CodecArgs),
     /// Examples per second and memory of a client's local training on MNIST, in this process.
     Train(train::TrainArgs),
+    /// Time of a prediction of one image on one thread, in this process.
+    Predict(predict::PredictArgs),
     /// Rounds, bytes and accuracy of the same training with different update codecs.
     Training(training::TrainingArgs),
     /// Rounds, bytes and accuracy of the same training with different rules: FedAvg, FedProx, SCAFFOLD and others.
@@ -99,6 +102,7 @@ async fn run(command: BenchCommand, output: &Output) -> Result<(), CliError> {
         BenchCommand::Serve(args) => serve::run(*args, output).await,
         BenchCommand::Tempo(args) => tempo::run(&args, output).await,
         BenchCommand::Train(args) => train::run(&args, output).await,
+        BenchCommand::Predict(args) => predict::run(&args, output).await,
         BenchCommand::Training(args) => training::run(&args, output).await,
         BenchCommand::Rules(args) => rules::run(&args, output).await,
         BenchCommand::Attack(args) => attack::run(&args, output).await,

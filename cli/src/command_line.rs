@@ -16,6 +16,7 @@ use crate::job::args::JobCommand;
 use crate::node::NodeCommand;
 use crate::options::GlobalArgs;
 use crate::population::PopulationCommand;
+use crate::predict::PredictArgs;
 use crate::profile::LoginArgs;
 use crate::round::RoundCommand;
 use crate::schedule::ScheduleCommand;
@@ -91,6 +92,8 @@ pub(crate) enum Command {
     /// Prints job files to begin with, and writes a table of digits. Needs no coordinator.
     #[command(subcommand)]
     Example(ExampleCommand),
+    /// Says what an exported model predicts for each row of a table. Needs no coordinator.
+    Predict(PredictArgs),
     /// Lists the coordinators that share the database.
     #[command(subcommand)]
     Node(NodeCommand),

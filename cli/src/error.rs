@@ -139,7 +139,7 @@ impl Failure for ClientError {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Refused(_) => exit::REFUSED,
-            Self::Unreachable(_) => exit::UNREACHABLE,
+            Self::Unreachable(_) | Self::Untrusted(_) => exit::UNREACHABLE,
             _ => exit::FAILED,
         }
     }

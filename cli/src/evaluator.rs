@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tributary_client::examples::{MemoryExamples, Targets};
 use tributary_client::{EvaluateTask, Evaluated, LayerTrainer, TrainError, Trainer};
 use tributary_protocol::device::EvaluationReport;
+use tributary_protocol::inputs::Inputs;
 use tributary_protocol::layers::ModelSpec;
 use tributary_server::evaluator::{Evaluator, EvaluatorError, EvaluatorTask, TestExamples, TestTargets};
 
@@ -19,10 +20,10 @@ impl Evaluator for LayerEvaluator {
         examples: TestExamples,
         should_stop: &dyn Fn() -> bool,
     ) -> Result<EvaluationReport, EvaluatorError> {
-        let mut trainer = LayerTrainer::new(Arc::new(held(task.spec, examples)?));
-        let task = EvaluateTask::new(task.model, task.spec, task.loss);
+        let mut trainer = LayerTrainer::new(Arc::new(held(task, examples)?));
+        let evaluation = EvaluateTask::new(task.model, task.spec, task.loss).with_inputs(task.inputs);
         let Evaluated { examples, loss, accuracy, metrics, classes, .. } =
-            trainer.evaluate(&task, should_stop).map_err(|error| match error {
+            trainer.evaluate(&evaluation, should_stop).map_err(|error| match error {
                 TrainError::Interrupted => EvaluatorError::Stopped,
                 error => failed(error),
             })?;
@@ -31,15 +32,17 @@ impl Evaluator for LayerEvaluator {
 }
 
 /// The examples in the form of the SDK.
-fn held(spec: &ModelSpec, examples: TestExamples) -> Result<MemoryExamples, EvaluatorError> {
-    let ModelSpec::Layers(network) = spec else { return Err(failed("the model is no list of layers")) };
+fn held(task: &EvaluatorTask<'_>, examples: TestExamples) -> Result<MemoryExamples, EvaluatorError> {
+    let ModelSpec::Layers(network) = task.spec else { return Err(failed("the model is no list of layers")) };
     let shapes = network.shapes().map_err(failed)?;
     let width = shapes.last().map_or(1, |shape| shape.iter().product());
     let targets = match examples.targets {
         TestTargets::Classes(classes) => Targets::Classes(classes),
         TestTargets::Values(values) => Targets::Values { values, width },
     };
-    MemoryExamples::new(network.input.clone(), examples.inputs, targets).map_err(failed)
+    let columns = task.inputs.and_then(Inputs::raw_width);
+    let shape = columns.map_or_else(|| network.input.clone(), |columns| vec![columns]);
+    MemoryExamples::new(shape, examples.inputs, targets).map_err(failed)
 }
 
 fn failed(cause: impl ToString) -> EvaluatorError {
@@ -59,7 +62,7 @@ mod tests {
             serde_json::from_str(r#"{"input": [2], "layers": [{"kind": "linear", "out_features": 2}]}"#).unwrap();
         let values = vec![1.0, 0.0, 0.0, 1.0, 0.0, 0.0];
         let model = Model::new(Arc::new(spec.parameters().unwrap()), values).unwrap();
-        let task = EvaluatorTask { model: &model, spec: &spec, loss: Loss::CrossEntropy };
+        let task = EvaluatorTask { model: &model, spec: &spec, inputs: None, loss: Loss::CrossEntropy };
         let examples =
             TestExamples { inputs: vec![9.0, 0.0, 0.0, 9.0, 9.0, 0.0], targets: TestTargets::Classes(vec![0, 1, 1]) };
         let report = LayerEvaluator.evaluate(&task, examples.clone(), &|| false).unwrap();

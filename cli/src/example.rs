@@ -4,7 +4,6 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use tributary_client::examples::Examples;
 use tributary_protocol::id::Name;
 
 use crate::data::digits::DIGITS_CSV_GZ;
@@ -12,7 +11,7 @@ use crate::error::{CliError, Failure};
 use crate::files::temporary_beside;
 use crate::job::file::parse;
 use crate::output::Output;
-use crate::table::{Table, TableOptions, read_file};
+use crate::table::{Draft, draft};
 
 /// One job file of the repository for each kind.
 const FIRST: &str = include_str!("../../examples/first.toml");
@@ -21,6 +20,8 @@ const DIGITS: &str = include_str!("../../examples/digits.toml");
 const POPULATION: &str = "population = \"shop\"";
 /// Pixels of a digit.
 const PIXELS: usize = 64;
+/// A target of so many different numbers may well be no class.
+const REGRESSION_LABELS_MIN: usize = 20;
 /// Largest table in memory. The embedded one has 400 kB.
 const DIGITS_BYTES_MAX: u64 = 4 << 20;
 
@@ -47,6 +48,12 @@ pub(crate) struct JobArgs {
     /// The target is a number to be predicted, not a class.
     #[arg(long, requires = "csv")]
     regression: bool,
+    /// The target's numbers are classes, however many there are.
+    #[arg(long, requires = "csv", conflicts_with = "regression")]
+    classes: bool,
+    /// The table is that of all clients together, which `client run --fleet` splits [default: it is one client's].
+    #[arg(long, requires = "csv")]
+    shared: bool,
     /// The target's column: a name, or a number from 0 [default: the last column].
     #[arg(long, value_name = "COLUMN", requires = "csv")]
     target_column: Option<String>,
@@ -70,11 +77,20 @@ enum Example {
 enum ExampleError {
     #[error("{}: there is only one class in it, and a job learns to tell classes apart", .0.display())]
     OneClass(PathBuf),
+    #[error("{}: the column {name:?} has {labels} different numbers: are they classes, or a number to be predicted?", path.display())]
+    Numbers { path: PathBuf, name: String, labels: usize },
     #[error("the embedded digits cannot be read: {0}")]
     Digits(std::io::Error),
 }
 
-impl Failure for ExampleError {}
+impl Failure for ExampleError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Numbers { .. } => Some("--regression predicts a number; --classes says that they are classes".into()),
+            Self::OneClass(_) | Self::Digits(_) => None,
+        }
+    }
+}
 
 pub(crate) fn run(command: &ExampleCommand, output: &Output) -> Result<(), CliError> {
     match command {
@@ -98,47 +114,53 @@ pub(crate) fn run(command: &ExampleCommand, output: &Output) -> Result<(), CliEr
     }
 }
 
-/// A small network for a table.
+/// A small network for a table, which names the table's columns.
 fn fitted(args: &JobArgs, csv: &Path, output: &Output) -> Result<String, CliError> {
-    let options = TableOptions {
-        regression: args.regression,
-        target_column: args.target_column.clone(),
-        // Only the shape of the table matters here.
-        missing: Some(crate::table::Missing::Mean),
-        ..TableOptions::default()
-    };
-    let table = read_file(csv, &options)?;
-    table.notes.iter().for_each(|note| output.note(note));
-    if table.classes == 1 {
+    let drafted = draft(csv, args.target_column.as_deref(), args.regression)?;
+    drafted.notes.iter().for_each(|note| output.note(note));
+    let target = drafted.inputs.target.clone().unwrap_or_default();
+    if target.classes.len() == 1 {
         return Err(ExampleError::OneClass(csv.to_owned()).into());
     }
-    Ok(job_text(&job_name(csv), &table, args.clients))
+    if !args.regression && !args.classes && drafted.is_numeric && target.classes.len() >= REGRESSION_LABELS_MIN {
+        let (name, labels) = (target.name, target.classes.len());
+        return Err(ExampleError::Numbers { path: csv.to_owned(), name, labels }.into());
+    }
+    Ok(job_text(&job_name(csv), &drafted, args))
 }
 
-fn job_text(name: &Name, table: &Table, clients: u32) -> String {
-    let target = table.target.as_ref().map(|target| format!(" from the column {target:?}")).unwrap_or_default();
-    let (outputs, loss, what) = match table.classes {
-        0 => (1, "mse", format!("a number{target}")),
-        classes => (classes, "cross_entropy", format!("{classes} classes{target}")),
+fn job_text(name: &Name, drafted: &Draft, args: &JobArgs) -> String {
+    let Draft { inputs, rows, .. } = drafted;
+    let target = inputs.target.clone().unwrap_or_default();
+    let (outputs, loss, what) = match target.classes.len() {
+        0 => (1, "mse", format!("the number {:?}", target.name)),
+        classes => (classes, "cross_entropy", format!("{classes} classes from the column {:?}", target.name)),
     };
-    let options = table.labels.as_ref().map(|labels| format!(" --label-map {}", labels.option())).unwrap_or_default();
-    let labels = table.labels.as_ref().map(|labels| format!("# Classes: {labels}\n")).unwrap_or_default();
-    let (inputs, examples) = (table.inputs, table.examples.len());
+    let (width, clients) = (inputs.width(), args.clients);
+    // Of one client's table, or of the table that a fleet shares.
+    let each = if args.shared { rows / clients as usize } else { *rows };
+    let columns: Vec<String> = inputs.columns.iter().map(|column| format!("  {},\n", table(column))).collect();
     format!(
-        "# Learns {what}, from {inputs} numbers.
-# Clients: tributary client run --csv FILE --standardize{options} ..
-{labels}
+        "# Learns {what}, from {columns_count} columns.
+# Clients: tributary client run --csv FILE ..
+#
 name = \"{name}\"
 {POPULATION}
 seed = 7
 
 [model]
-input = [{inputs}]
+input = [{width}]
 layers = [
   {{ kind = \"linear\", out_features = 32 }},
   {{ kind = \"relu\" }},
   {{ kind = \"linear\", out_features = {outputs} }},
 ]
+
+[model.inputs]
+standardize = \"federated\"           # a first round fixes means and deviations over all clients
+target = {target}
+columns = [
+{columns}]
 
 [training]
 epochs = 5
@@ -157,9 +179,23 @@ deadline_ms = 60000
 [stop]
 rounds = 10
 ",
-        batch_size = (examples / clients as usize / 20).clamp(1, 32),
+        columns_count = inputs.columns.len(),
+        target = table(&target),
+        columns = columns.concat(),
+        batch_size = (each / 20).clamp(1, 32),
         minimum = clients.div_ceil(2),
     )
+}
+
+/// A value as an inline table of TOML.
+fn table(value: &impl serde::Serialize) -> String {
+    let value = toml::Value::try_from(value).unwrap_or_else(|_| toml::Value::Table(toml::Table::new()));
+    let keys = value.as_table().map(toml::Table::iter).into_iter().flatten();
+    // The name comes first.
+    let mut keys: Vec<_> = keys.collect();
+    keys.sort_by_key(|(key, _)| (*key != "name", key.as_str()));
+    let pairs: Vec<String> = keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    format!("{{ {} }}", pairs.join(", "))
 }
 
 /// The name of the file, as far as a job may be called so.
@@ -192,10 +228,20 @@ fn write_digits(path: &Path) -> Result<(), CliError> {
 mod tests {
     use super::*;
     use crate::testing::output;
+    use tributary_protocol::inputs::MissingValues;
 
     fn job(example: Option<Example>, csv: Option<PathBuf>, population: &str) -> JobArgs {
         let population = Some(population.parse().unwrap());
-        JobArgs { example, csv, regression: false, target_column: None, clients: 4, population }
+        JobArgs {
+            example,
+            csv,
+            regression: false,
+            classes: false,
+            shared: false,
+            target_column: None,
+            clients: 4,
+            population,
+        }
     }
 
     fn printed(args: JobArgs) -> Result<String, CliError> {
@@ -221,8 +267,9 @@ mod tests {
         let csv = folder.path().join("my points.csv");
         std::fs::write(&csv, "x,y,where\n1,2,in\n3,NA,out\n5,6,edge\n").unwrap();
         let text = printed(job(None, Some(csv.clone()), "shop")).unwrap();
-        assert!(text.contains("# Classes: edge = 0, in = 1, out = 2"), "{text}");
-        assert!(text.contains("--label-map edge,in,out .."), "{text}");
+        let inputs = parse("it", &text).unwrap().model.inputs.unwrap();
+        assert_eq!(inputs.target.unwrap().classes, ["edge", "in", "out"]);
+        assert_eq!(inputs.columns[1].missing, MissingValues::Replace);
         let file = parse("it", &text).unwrap();
         assert_eq!(file.name.as_str(), "my-points");
         assert_eq!((file.round.updates_goal, file.round.updates_min), (4, 2));
@@ -236,7 +283,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("digits.csv");
         run(&ExampleCommand::Digits { file: path.clone() }, &output(true).0).unwrap();
-        let table = read_file(&path, &TableOptions::default()).unwrap();
-        assert_eq!((table.examples.len(), table.inputs, table.classes), (1797, 64, 10));
+        let drafted = draft(&path, None, false).unwrap();
+        let classes = drafted.inputs.target.unwrap().classes.len();
+        assert_eq!((drafted.rows, drafted.inputs.columns.len(), classes), (1797, 64, 10));
     }
 }

@@ -1,6 +1,6 @@
 //! Files that appear complete or not at all.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 use tempfile::NamedTempFile;
@@ -9,6 +9,14 @@ use tempfile::NamedTempFile;
 pub(crate) fn temporary_beside(target: &Path) -> io::Result<NamedTempFile> {
     // The umask decides, as for any new file. The default of temporary files, 0600, would survive the rename.
     beside(target, PREFIX, 0o666)
+}
+
+/// Writes a file, or replaces it.
+pub(crate) fn replace(target: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = temporary_beside(target)?;
+    file.write_all(bytes)?;
+    file.persist(target).map_err(|error| error.error)?;
+    Ok(())
 }
 
 /// As [`temporary_beside`], readable for its owner alone: a backup holds updates and hashes of secrets.

@@ -42,6 +42,7 @@ pub mod options;
 mod otlp;
 pub mod output;
 mod population;
+mod predict;
 mod profile;
 #[cfg(feature = "coordinator")]
 pub mod random;
@@ -134,5 +135,6 @@ async fn run(CommandLine { global, command }: CommandLine, output: Output) -> Re
         Command::Completions { shell } => shell::completions(shell, CommandLine::command()),
         Command::Man { folder } => shell::manual(&folder, CommandLine::command()),
         Command::Example(command) => example::run(&command, &output),
+        Command::Predict(args) => predict::run(&args, &output),
     }
 }

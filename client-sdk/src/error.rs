@@ -58,6 +58,10 @@ pub enum ClientError {
     /// No usable response after several attempts: the coordinator, or the way to it, is down.
     #[error("the coordinator does not answer: {0}")]
     Unreachable(String),
+    /// The server's certificate is not one that the client trusts for its name: of another CA, for another name, or
+    /// expired. Nothing was sent, and asking again changes nothing.
+    #[error("the server's certificate is not trusted: {0}")]
+    Untrusted(String),
     /// The coordinator refused the request, with the reason.
     #[error("the coordinator refused: {0}")]
     Refused(Box<Problem>),
@@ -71,7 +75,10 @@ pub enum ClientError {
 
 impl From<TransportError> for ClientError {
     fn from(error: TransportError) -> Self {
-        Self::Unreachable(error.0)
+        match error {
+            TransportError::Failed(what) => Self::Unreachable(what),
+            TransportError::Untrusted(what) => Self::Untrusted(what),
+        }
     }
 }
 
@@ -116,6 +123,13 @@ impl ClientError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_untrusted_server_is_not_asked_again() {
+        let error = ClientError::from(TransportError::Untrusted("UnknownIssuer".to_owned()));
+        assert!(matches!(error, ClientError::Untrusted(_)) && !error.is_temporary());
+        assert!(ClientError::from(TransportError::Failed("reset".to_owned())).is_temporary());
+    }
 
     #[test]
     fn no_wait_of_more_than_a_day_is_believed() {

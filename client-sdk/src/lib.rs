@@ -29,10 +29,13 @@
 //! |---|---|
 //! | [`client`] | [`Builder`], [`Settings`] and [`Client`]: what a client is made from, one session, the loop of sessions |
 //! | [`outcome`], [`error`] | how a session ends |
+//! | [`progress`] | what a session is doing |
+//! | [`pausing`] | training that lets its thread go at each checkpoint |
 //! | [`host`], `conditions` | what the app says about the device: may the session continue? |
 //! | `blocking`, `cancel` | sessions that block their thread, and their end from outside |
 //! | [`trainer`] | local training as a trait, for layer lists, and for modules of burn |
 //! | [`examples`] | example sets: in memory, from CSV, from IDX files |
+//! | [`inputs`] | from raw examples to what a network reads, and the sums that fix means and deviations |
 //! | [`store`] | what is kept between sessions, and where: `FileStore`, [`MemoryStore`] |
 //! | [`keys`] | the device's key pair and its certificate: [`KeyStore`], `StoredKey` |
 //! | [`attest`] | what the platform says about the device |
@@ -41,7 +44,9 @@
 //! | `platform` | what the machine gives: an operating system (feature `native`), or nothing, as in a browser |
 //! | `locked` | locks that stay usable after a panic |
 //! | `session` | what a session does next (a value without I/O), and the loop that does it |
-//! | `tasks` | what a client does for an assignment: train, evaluate |
+//! | `tasks` | what a client does for an assignment: train, evaluate, describe |
+//! | `predict` | a network that only predicts, and its export as an ONNX file |
+//! | `kernels` | inner loops over vectors, for training and prediction |
 //! | `models` | the model of an assignment: cached, cached plus deltas, or downloaded |
 //!
 //! A session goes through them in this order: `session` asks `transport` for an assignment and `models` for its model,
@@ -68,11 +73,20 @@ pub mod examples;
 #[cfg(test)]
 mod fixtures;
 pub mod host;
+pub mod inputs;
+#[cfg(feature = "layers")]
+mod kernels;
 pub mod keys;
 mod locked;
 mod models;
+#[cfg(all(test, feature = "layers"))]
+mod networks;
 pub mod outcome;
+pub mod pausing;
 mod platform;
+#[cfg(feature = "layers")]
+pub mod predict;
+pub mod progress;
 mod session;
 pub mod store;
 mod tasks;
@@ -99,6 +113,8 @@ pub use keys::{ClientCertificate, KeyError, KeyStore};
 #[doc(hidden)]
 pub use locked::Locked;
 pub use outcome::Outcome;
+pub use pausing::PausingTrainer;
+pub use progress::Progress;
 #[cfg(feature = "native")]
 pub use store::FileStore;
 pub use store::{MemoryStore, Store};
@@ -109,8 +125,8 @@ pub use trainer::Gpu;
 #[cfg(feature = "layers")]
 pub use trainer::{AcceleratedTrainer, LayerTrainer};
 pub use trainer::{
-    Budget, Checkpoint, Correction, EvaluateTask, Evaluated, NamedTensor, StopFlags, TrainError, TrainTask, Trained,
-    Trainer,
+    Budget, Checkpoint, Checkpoints, Correction, DescribeTask, EvaluateTask, Evaluated, NamedTensor, StopFlags,
+    TrainError, TrainTask, Trained, Trainer,
 };
 pub use transport::Transport;
 #[cfg(feature = "native")]
@@ -119,6 +135,7 @@ pub use transport::{HttpTransport, Trust, TrustError, is_exposed};
 pub use tributary_protocol::classes::ClassCounts;
 pub use tributary_protocol::device::{DeviceState, OpenJob, WaitsFor};
 pub use tributary_protocol::id::ClientId;
+pub use tributary_protocol::inputs::{Description, Inputs};
 pub use tributary_protocol::layers::ModelSpec;
 pub use tributary_protocol::model::Model;
 pub use tributary_protocol::plan::{Algorithm, Loss, Training};

@@ -22,6 +22,13 @@ pub enum Outcome {
         /// Wait this long before the next session.
         retry_after: Duration,
     },
+    /// The coordinator accepted the sums of the client's examples.
+    Described {
+        /// Number of the description in its job, from 1.
+        round: u32,
+        /// Wait this long before the next session.
+        retry_after: Duration,
+    },
     /// The coordinator had no work for this client.
     NothingToDo {
         /// What the client waits for, if the coordinator said so.
@@ -49,6 +56,7 @@ impl Outcome {
         match *self {
             Self::Contributed { retry_after, .. }
             | Self::Evaluated { retry_after, .. }
+            | Self::Described { retry_after, .. }
             | Self::NothingToDo { retry_after, .. }
             | Self::TooLate { retry_after, .. }
             | Self::Interrupted { retry_after } => retry_after,

@@ -154,6 +154,20 @@ impl JobSpec {
         is_fair || self.optimizer(0, 1).survey().is_some()
     }
 
+    /// Most optimiser steps behind an update from this version of a client with so many examples, in jobs whose rule reads
+    /// them (FedNova): the plan's, or its passes with one example in a batch, as an app may choose its batches. None where
+    /// no rule reads steps.
+    #[must_use]
+    pub fn steps_max(&self, base_version: u32, examples: u64) -> Option<u64> {
+        let Algorithm::FedNova { .. } = self.plan.training.algorithm else { return None };
+        let training = self.plan.training.at_version(base_version);
+        let each = match training.steps {
+            Some(steps) => u64::from(steps),
+            None => u64::from(training.epochs.unwrap_or(1)).saturating_mul(examples),
+        };
+        Some(each.saturating_mul(self.plan.cadence.push_every.into()))
+    }
+
     /// How updates weigh in the running sum of a round; none if the job's rule keeps none.
     #[must_use]
     pub fn weighing(&self) -> Option<Weighing> {
@@ -239,5 +253,24 @@ mod tests {
         let smaller = spec.with_cohort(cohort - 1);
         assert_eq!(smaller.caps, SumCaps { updates_max: cohort - 1, ..spec.caps });
         assert_eq!((smaller.plan_hash, &smaller.file), (spec.plan_hash, &spec.file));
+    }
+
+    #[test]
+    fn steps_have_a_bound_where_a_rule_reads_them() {
+        let of = |training: &str| {
+            let file = format!(
+                "name = 'a'\npopulation = 'b'\nmodel.input = [2]\n\
+                 model.layers = [{{ kind = 'linear', out_features = 2 }}]\n\
+                 training.optimizer = {{ kind = 'sgd', learning_rate = 0.1 }}\n{training}"
+            );
+            let id = format!("job_{}", "0".repeat(32)).parse().unwrap();
+            JobSpec::new(id, JobFile::parse(&file).unwrap()).unwrap()
+        };
+        assert_eq!(of("training.epochs = 3").steps_max(0, 10), None);
+        let nova = "training.algorithm = { kind = 'fed_nova' }\n";
+        assert_eq!(of(&format!("{nova}training.epochs = 3")).steps_max(0, 10), Some(30));
+        let growing = "training.steps = 5\ntraining.work_schedule = [{ version = 2, steps = 16 }]";
+        let growing = of(&format!("{nova}{growing}"));
+        assert_eq!((growing.steps_max(1, 10), growing.steps_max(2, 10)), (Some(5), Some(16)));
     }
 }

@@ -5,12 +5,14 @@
 //! | [`job`] | everything that follows from a job file |
 //! | [`round`] | who may take part, who is drawn, what happens next, when the next round opens |
 //! | [`aggregate`] | the exact sum of a round's updates, the aggregation rules, update statistics |
+//! | [`inputs`] | the means and deviations that follow from the sums of all tables |
 //! | [`story`] | explanations of rounds, sessions and curves for people; no rule reads them |
 //!
 //! The crate performs no I/O: its dependencies include neither a database, nor HTTP, nor tokio. The current time and
 //! every random seed are arguments, so each decision can be repeated from its inputs.
 
 pub mod aggregate;
+pub mod inputs;
 pub mod job;
 pub mod round;
 pub mod story;

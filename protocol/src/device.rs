@@ -16,6 +16,7 @@
 //! | `HEAD /device/v1/assignments/{id}/update` | | `Upload-Offset`, `Upload-Complete` |
 //! | `PATCH /device/v1/assignments/{id}/update?..` | [`UpdateQuery`] and the rest of the file | [`ReportAccepted`] |
 //! | `PUT /device/v1/assignments/{id}/evaluation` | [`EvaluationReport`] | [`ReportAccepted`] |
+//! | `PUT /device/v1/assignments/{id}/description` | [`Description`](crate::inputs::Description) | [`ReportAccepted`] |
 //! | `POST /device/v1/assignments/{id}/failure` | [`FailureReport`] | [`ReportAccepted`] |
 //!
 //! # Credentials
@@ -58,6 +59,7 @@ use crate::credential::{Attestation, IssuedCertificate, Renewal};
 use crate::download::{CompanionFile, Download, FormFile, ModelDeltaFile};
 use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, Secret};
+use crate::inputs::Inputs;
 use crate::job_model::JobModel;
 use crate::plan::{Cadence, Loss, Training};
 use crate::scalars::Scalars;
@@ -200,6 +202,9 @@ pub struct OpenJob {
     pub output: Option<Vec<usize>>,
     /// Loss function: whether the targets are classes or values.
     pub loss: Loss,
+    /// The columns of a table, as far as the job names them, and what it predicts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Inputs>,
 }
 
 /// Check-in: a client is available for work.
@@ -222,6 +227,11 @@ pub struct CheckInRequest {
     #[serde(deserialize_with = "known_codecs")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub codecs: Vec<CodecName>,
+    /// What the client's table has in common with others ([`Inputs::schema_hash`]), if a job's columns were applied to
+    /// it. It gets no work of jobs with another schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub schema: Option<Sha256Hash>,
     /// Longest time to hold the request until there is work, in milliseconds, at most 60,000. Default: 0, an immediate
     /// answer.
     #[serde(default)]
@@ -334,7 +344,7 @@ pub enum WaitsFor {
 pub struct Assignment {
     /// Id of the assignment. Status, update, evaluation and failure are sent under it.
     pub id: AssignmentId,
-    /// Training or evaluation.
+    /// Training, evaluation or description.
     pub task: Task,
     /// Id of the job.
     pub job: JobId,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::inputs::Inputs;
 use crate::layers::{Layer, ModelSpec, ModelSpecError, ModelTable};
 use crate::model::{ParameterList, ParameterSpec};
 use crate::sharing::{Parts, Sharing};
@@ -14,9 +15,16 @@ pub struct JobModel {
     pub spec: ModelSpec,
     /// Which parameters are shared, frozen and personal.
     pub sharing: Sharing,
+    /// What the network is fed; none where clients feed it what they have.
+    pub inputs: Option<Inputs>,
 }
 
 impl JobModel {
+    /// Whether a round of sums must fix something before clients can train.
+    pub fn lacks_statistics(&self) -> bool {
+        self.inputs.as_ref().is_some_and(Inputs::lacks_statistics)
+    }
+
     /// All parameters, in order.
     ///
     /// # Errors
@@ -51,7 +59,7 @@ fn layer_index(name: &str) -> Option<usize> {
 
 impl From<ModelSpec> for JobModel {
     fn from(spec: ModelSpec) -> Self {
-        Self { spec, sharing: Sharing::default() }
+        Self { spec, sharing: Sharing::default(), inputs: None }
     }
 }
 
@@ -71,22 +79,24 @@ struct JobModelTable {
     frozen: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     personal: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    inputs: Option<Inputs>,
 }
 
 impl TryFrom<JobModelTable> for JobModel {
     type Error = &'static str;
 
     fn try_from(table: JobModelTable) -> Result<Self, Self::Error> {
-        let JobModelTable { input, layers, parameters, shared, frozen, personal } = table;
+        let JobModelTable { input, layers, parameters, shared, frozen, personal, inputs } = table;
         let spec = ModelTable { input, layers, parameters }.try_into()?;
-        Ok(Self { spec, sharing: Sharing { shared, frozen, personal } })
+        Ok(Self { spec, sharing: Sharing { shared, frozen, personal }, inputs })
     }
 }
 
 impl From<JobModel> for JobModelTable {
-    fn from(JobModel { spec, sharing: Sharing { shared, frozen, personal } }: JobModel) -> Self {
+    fn from(JobModel { spec, sharing: Sharing { shared, frozen, personal }, inputs }: JobModel) -> Self {
         let ModelTable { input, layers, parameters } = spec.into();
-        Self { input, layers, parameters, shared, frozen, personal }
+        Self { input, layers, parameters, shared, frozen, personal, inputs }
     }
 }
 

@@ -9,6 +9,8 @@
 //! | [`plan`] | local training settings |
 //! | [`rate`] | schedules of learning rates |
 //! | [`layers`] | networks as data: layers, shape inference, parameter names, initial values |
+//! | [`card`] | what a model file says of itself |
+//! | [`inputs`] | what a network is fed, and the sums that fix means and deviations |
 //! | [`job_model`], [`sharing`] | the model of a job; which of its parameters are shared, frozen and personal |
 //! | [`model`] | named parameters and one flat vector of values |
 //! | [`safetensors`] | safetensors files of models and updates: a writer, and a streaming reader for untrusted input |
@@ -31,6 +33,7 @@
 #![warn(missing_docs)]
 
 pub mod body;
+pub mod card;
 pub mod classes;
 pub mod cpu;
 pub mod credential;
@@ -42,6 +45,7 @@ pub mod fixed;
 pub mod hash;
 mod hex;
 pub mod id;
+pub mod inputs;
 pub mod job_file;
 pub mod job_model;
 pub mod layers;

@@ -110,6 +110,8 @@ states! {
         Train = "train",
         /// Evaluation: each client measures the model on its examples. The model does not change.
         Evaluate = "evaluate",
+        /// Description: each client sends sums of its table, which fix what the network is fed.
+        Describe = "describe",
     }
 }
 

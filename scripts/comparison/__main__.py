@@ -15,7 +15,7 @@ import rows
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["rounds", "training", "all"])
+    parser.add_argument("part", choices=["rounds", "training", "predictions", "all"])
     parser.add_argument("program", help="the release build of tributary")
     parser.add_argument("cycles", type=int, help="how often each figure is measured")
     parser.add_argument("folder", help="the folder of MNIST's four IDX files")
@@ -41,6 +41,10 @@ def measure(options: argparse.Namespace) -> Iterator[rows.Row]:
         import training
 
         yield from training.measure(options.program, options.folder, options.cycles, options.only)
+    if options.part in ("predictions", "all"):
+        import predictions
+
+        yield from predictions.measure(options.program, options.cycles)
 
 
 if __name__ == "__main__":

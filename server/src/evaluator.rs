@@ -6,6 +6,7 @@
 use std::fmt::Debug;
 
 use tributary_protocol::device::EvaluationReport;
+use tributary_protocol::inputs::Inputs;
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::model::Model;
 use tributary_protocol::plan::Loss;
@@ -30,10 +31,12 @@ pub struct EvaluatorTask<'a> {
     pub model: &'a Model,
     /// A list of layers.
     pub spec: &'a ModelSpec,
+    /// How raw examples become what the network reads; none where they are fed as they are.
+    pub inputs: Option<&'a Inputs>,
     pub loss: Loss,
 }
 
-/// The examples of a test set. Each fits the network's input, and each class is one of its outputs.
+/// The examples of a test set. Each fits the job's columns, or the network's input, and each class is one of its outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestExamples {
     /// Row by row.

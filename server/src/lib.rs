@@ -31,6 +31,8 @@ pub mod api;
 pub mod app;
 pub mod backup;
 pub mod blob;
+#[cfg(test)]
+mod budgets;
 pub mod central;
 pub mod cluster;
 pub mod coordinator;

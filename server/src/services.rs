@@ -56,13 +56,13 @@ impl Services {
         }
     }
 
-    /// The spec of a job, for the work of a client. The job is read once: the spec may have an older round policy or
-    /// name, on which no client's work depends.
+    /// The spec of a job, for the work of a client. The job is read once, or until its inputs are fixed: the spec may have an
+    /// older round policy or name, on which no client's work depends.
     ///
     /// # Errors
     /// [`DbError`] when the job cannot be read. None when there is no such job.
     pub async fn spec(&self, tx: &mut Tx, job: JobId) -> Result<Option<Arc<JobSpec>>, DbError> {
-        if let Some(spec) = self.specs.known(job) {
+        if let Some(spec) = self.specs.known(job).filter(|spec| !spec.file.model.lacks_statistics()) {
             return Ok(Some(spec));
         }
         tx.job(job).await?.map(|row| self.specs.of(&row)).transpose()

@@ -29,8 +29,11 @@ impl Specs {
     /// [`DbError::Corrupt`] when the stored file describes no valid job.
     pub fn of(&self, row: &JobRow) -> Result<Arc<JobSpec>, DbError> {
         let mut jobs = self.jobs.locked();
-        // Round policy and name are the only parts of a job's file that ever change.
-        let is_same = |spec: &&Arc<JobSpec>| spec.file.round == row.file.0.round && spec.file.name == row.file.0.name;
+        // Round policy, name and inputs are the only parts of a job's file that ever change.
+        let is_same = |spec: &&Arc<JobSpec>| {
+            let (known, stored) = (&spec.file, &row.file.0);
+            known.round == stored.round && known.name == stored.name && known.model.inputs == stored.model.inputs
+        };
         if let Some(spec) = jobs.get(&row.id).filter(is_same) {
             return Ok(Arc::clone(spec));
         }

@@ -64,5 +64,6 @@ fn candidate(number: u64) -> Arc<Candidate> {
         attributes: Attributes::default(),
         examples: 1,
         codecs: CodecName::ALL.to_vec(),
+        schema: None,
     })
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{
-    Act, Candidate, Clocks, Decision, EligibilityRules, JobFacts, JobView, Lookback, Member, OpenRound, OpenWork,
-    Source, Step, TaskPolicy, Tempo, Term, WorkEnd, admit, decide, opening, staleness,
+    Act, Candidate, Clocks, Decision, Descriptions, EligibilityRules, JobFacts, JobView, Lookback, Member, OpenRound,
+    OpenWork, Source, Step, TaskPolicy, Tempo, Term, WorkEnd, admit, decide, opening, staleness,
 };
 use tributary_protocol::id::ClientId;
 use tributary_protocol::model::Model;
@@ -84,6 +84,7 @@ impl Job {
                 rounds_opened: 0,
                 rounds_committed: 0,
                 abandoned_in_a_row: 0,
+                descriptions: Descriptions::default(),
                 last_ended_at_ms: None,
                 last_committed_round: None,
                 last_committed_evaluated: false,
@@ -175,6 +176,9 @@ impl Job {
             Act::Dismiss(clients) => self.members.retain(|client, _| !clients.contains(client)),
             Act::Open(Task::Evaluate, _) | Act::Round(_, Step::Evaluate) => {
                 return Err(SimulationError::Unsupported("an evaluation of the job"));
+            }
+            Act::Open(Task::Describe, _) => {
+                return Err(SimulationError::Unsupported("a round that fixes the job's inputs"));
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tributary_engine::aggregate::{
-    Accumulator, Distances, Facts, Mixture, Recipe, SharedCombined, Weighing, diversity, mean_loss,
+    Accumulator, Distances, Facts, Mixture, Recipe, SharedCombined, Weighing, diversity, effective_number, mean_loss,
 };
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{DiverseRound, TaskPolicy};
@@ -78,7 +78,8 @@ impl Updates {
         let total = self.sum.counted().weight.as_f64();
         let examples = self.facts.iter().map(|facts| facts.weight.as_f64() as u64).sum();
         let diversity = diversity(&self.weighed, mean_norm * total)?;
-        Some(DiverseRound { updates: self.count(), examples, diversity })
+        let effective = effective_number(self.weighed.iter().map(|(weight, _)| *weight))?;
+        Some(DiverseRound { updates: self.count(), effective, examples, diversity })
     }
 
     /// The combination that the job's rule makes of the updates.

@@ -8,10 +8,10 @@ Tributary but the layers' names: formulas and layouts are PyTorch's.
 """
 
 import json
+import math
 import sys
 
 import numpy as np
-from safetensors.numpy import load_file
 
 
 def sigmoid(x):
@@ -25,19 +25,40 @@ def pair(value):
 def conv2d(x, layer, weight, bias):
     """x: [batch, channels, height, width]; weight: [out, in, height, width]."""
     padding = layer.get("padding", "valid")
-    height, width = (0, 0) if padding == "valid" else pair(padding)
-    x = np.pad(x, ((0, 0), (0, 0), (height, height), (width, width)))
+    if padding == "same":
+        sides = [((size - 1) // 2, size // 2) for size in weight.shape[2:]]
+    else:
+        sides = [(zeros, zeros) for zeros in ((0, 0) if padding == "valid" else pair(padding))]
+    x = np.pad(x, ((0, 0), (0, 0), *sides))
     windows = np.lib.stride_tricks.sliding_window_view(x, weight.shape[2:], axis=(2, 3))
     step_y, step_x = pair(layer.get("stride", 1))
     windows = windows[:, :, ::step_y, ::step_x]
-    return np.einsum("bcyxhw,ochw->boyx", windows, weight) + bias[None, :, None, None]
+    return np.einsum("bcyxhw,ochw->boyx", windows, weight) + np.reshape(bias, (1, -1, 1, 1))
 
 
-def max_pool2d(x, layer):
+def pool2d(x, layer):
+    """The windows, in the last two dimensions."""
     size = pair(layer["kernel_size"])
     windows = np.lib.stride_tricks.sliding_window_view(x, size, axis=(2, 3))
     step_y, step_x = pair(layer.get("stride") or size)
-    return windows[:, :, ::step_y, ::step_x].max(axis=(-2, -1))
+    return windows[:, :, ::step_y, ::step_x]
+
+
+def gelu(x):
+    return x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+
+
+def layer_norm(x, layer, of):
+    deviation = np.sqrt(x.var(axis=-1, keepdims=True) + layer.get("epsilon", 1e-5))
+    return of("weight") * (x - x.mean(axis=-1, keepdims=True)) / deviation + of("bias")
+
+
+def batch_norm(x, layer, of):
+    """As in an evaluation, with the running statistics of each feature or channel."""
+    each = (-1, *[1] * (x.ndim - 2))
+    weight, bias = of("weight").reshape(each), of("bias").reshape(each)
+    mean, variance = of("running_mean").reshape(each), of("running_var").reshape(each)
+    return weight * (x - mean) / np.sqrt(variance + layer.get("epsilon", 1e-5)) + bias
 
 
 def lstm(x, layer, of):
@@ -74,21 +95,36 @@ def forward(x, layers, tensors):
         def of(name):
             return tensors[f"layers.{index}.{name}"]
 
+        bias = of("bias") if layer.get("bias", True) and f"layers.{index}.bias" in tensors else 0
         if kind == "linear":
-            x = x @ of("weight").T + of("bias")
+            x = x @ of("weight").T + bias
         elif kind == "low_rank":
-            scale = layer["alpha"] / layer["rank"]
-            x = x @ (of("weight") + scale * of("lora_B") @ of("lora_A")).T + of("bias")
+            scale = layer.get("alpha", layer["rank"]) / layer["rank"]
+            x = x @ (of("weight") + scale * of("lora_B") @ of("lora_A")).T + bias
         elif kind == "relu":
             x = np.maximum(x, 0)
         elif kind == "tanh":
             x = np.tanh(x)
+        elif kind == "sigmoid":
+            x = sigmoid(x)
+        elif kind == "gelu":
+            x = gelu(x)
+        elif kind == "dropout":
+            pass
+        elif kind == "layer_norm":
+            x = layer_norm(x, layer, of)
+        elif kind == "batch_norm":
+            x = batch_norm(x, layer, of)
+        elif kind == "embedding":
+            x = of("weight")[x.astype(np.int64)]
         elif kind == "flatten":
             x = x.reshape(x.shape[0], -1)
         elif kind == "conv2d":
-            x = conv2d(x, layer, of("weight"), of("bias"))
+            x = conv2d(x, layer, of("weight"), bias)
         elif kind == "max_pool2d":
-            x = max_pool2d(x, layer)
+            x = pool2d(x, layer).max(axis=(-2, -1))
+        elif kind == "avg_pool2d":
+            x = pool2d(x, layer).mean(axis=(-2, -1))
         elif kind == "lstm":
             x = lstm(x, layer, of)
         elif kind == "gru":
@@ -99,6 +135,8 @@ def forward(x, layers, tensors):
 
 
 def main():
+    from safetensors.numpy import load_file
+
     model_path, task_path = sys.argv[1:]
     with open(task_path) as file:
         task = json.load(file)
@@ -115,4 +153,5 @@ def main():
     print(json.dumps({"shapes": shapes, "accuracy": float(accuracy), "loss": float(loss)}))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -15,6 +15,7 @@ from unittest import mock
 import numpy as np
 
 import tributary
+from tributary.client import _Watcher
 from tributary.trainer import Bridge
 
 PARAMETERS = [{"name": "w", "shape": [2]}]
@@ -40,6 +41,26 @@ class Never:
 
     def is_over(self):
         return False
+
+    def checkpoint_is_due(self):
+        return False
+
+
+class Due(Never):
+    """A session that asks for a checkpoint before the first step."""
+
+    def __init__(self):
+        self.kept = []
+
+    def checkpoint_is_due(self):
+        return not self.kept
+
+    def keep(self, *checkpoint):
+        self.kept.append(checkpoint)
+
+
+def untold(done, of):
+    pass
 
 
 class Calls:
@@ -91,7 +112,7 @@ class Trainers(unittest.TestCase):
             child.join()
             codes.append(child.exitcode)
 
-        model, bridge = np.zeros(2, "<f4").tobytes(), Bridge(Calls(fork))
+        model, bridge = np.zeros(2, "<f4").tobytes(), Bridge(Calls(fork), untold)
         on_a_thread_of_the_native_part(lambda: bridge.train(model, None, None, json.dumps(TASK), Never()))
         on_a_thread_of_the_native_part(lambda: bridge.evaluate(model, json.dumps(TASK), Never()))
         self.assertEqual(codes, [0, 0])
@@ -101,7 +122,22 @@ class Trainers(unittest.TestCase):
             raise KeyError("on purpose")
 
         with self.assertRaisesRegex(KeyError, "on purpose"):
-            Bridge(Calls(fail)).train(np.zeros(2, "<f4").tobytes(), None, None, json.dumps(TASK), Never())
+            Bridge(Calls(fail), untold).train(np.zeros(2, "<f4").tobytes(), None, None, json.dumps(TASK), Never())
+
+
+    def test_a_checkpoint_is_kept_when_it_is_due_and_the_training_goes_on(self):
+        class Steps(Calls):
+            def train(self, task):
+                for step in range(3):
+                    task.check(lambda: tributary.Checkpoint(step, 0.5, bytes([step])))
+                    task.progress(step + 1, 3)
+                return super().train(task)
+
+        stop, told = Due(), []
+        bridge = Bridge(Steps(nothing), lambda done, of: told.append((done, of)))
+        bridge.train(np.zeros(2, "<f4").tobytes(), None, None, json.dumps(TASK), stop)
+        self.assertEqual(stop.kept, [(0, 0.5, b"\x00")])
+        self.assertEqual(told, [(1, 3), (2, 3), (3, 3)])
 
 
 class Settings(unittest.TestCase):
@@ -114,6 +150,9 @@ class Settings(unittest.TestCase):
         for wait_s in (-1, 61, float("nan")):
             with self.assertRaisesRegex(ValueError, "wait_s is from 0 to 60 seconds"):
                 self.client(wait_s=wait_s)
+        for every_s in (-1, 0.5, None):
+            with self.assertRaisesRegex(ValueError, "checkpoint_every_s is a number of whole seconds"):
+                self.client(checkpoint_every_s=every_s)
 
 
 def in_a_child(clients, told):
@@ -161,7 +200,7 @@ def refused(kind):
 class Runs(unittest.TestCase):
     def run_with(self, *ends):
         client, stop = tributary.Client.__new__(tributary.Client), threading.Event()
-        client._session, client._reports_text = Sessions(*ends), False
+        client._session, client._reports_text, client._watcher = Sessions(*ends), False, _Watcher()
         outcomes = []
 
         def on_outcome(outcome):
@@ -196,11 +235,62 @@ class Runs(unittest.TestCase):
                 return super().run_once()
 
         client = tributary.Client.__new__(tributary.Client)
-        client._session, client._reports_text = Killed(("nothing_to_do", None, 0.0, None)), False
+        client._session = Killed(("nothing_to_do", None, 0.0, None))
+        client._reports_text, client._watcher = False, _Watcher()
         with self.assertRaises(SystemExit) as raised:
             client.run(Calls(nothing))
         self.assertEqual(raised.exception.code, 143)
         self.assertIs(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
+
+
+class Watching(unittest.TestCase):
+    def test_what_a_session_does_is_logged_and_told_and_steps_are_rare(self):
+        watcher, told = _Watcher(), []
+        watcher.on_progress = told.append
+        with mock.patch("tributary.client.time.monotonic", side_effect=[100.0, 101.0, 110.0, 110.0, 111.0]):
+            with self.assertLogs("tributary", "INFO") as logged:
+                watcher.hear("downloading", 400e6)
+                watcher.hear("downloading", None)
+                watcher.hear("training", 3.0)
+                watcher.steps(7, 500)
+                watcher.steps(120, 500)
+                watcher.steps(121, 500)
+                watcher.hear("retrying", 0.25, "it is away")
+        texts = [
+            "downloading 400 MB",
+            "downloading",
+            "training for round 3",
+            "step 120 of 500",
+            "a request is repeated in 0.2 s: it is away",
+        ]
+        self.assertEqual([line.split(":", 2)[2] for line in logged.output], texts)
+        self.assertEqual([progress.kind for progress in told][2:4], ["training", "step"])
+
+    def test_a_request_that_is_repeated_is_told_by_the_native_part(self):
+        def heard(progress):
+            if progress.kind == "retrying":
+                kinds.append(progress)
+
+        kinds = []
+        client = tributary.Client("http://127.0.0.1:1", "tributary_enrolment_" + "0" * 64)
+        client._watcher.on_progress = heard
+        with self.assertLogs("tributary", "INFO"), self.assertRaises(tributary.Unreachable):
+            client.open_jobs()
+        self.assertEqual(len(kinds), 5)
+        self.assertTrue(kinds[0].reason and kinds[0].number > 0)
+
+
+class Attesters(unittest.TestCase):
+    def test_an_attester_that_fails_says_so_and_no_client_enrols(self):
+        def fail(key):
+            asked.append(key)
+            raise OSError("no TPM here")
+
+        asked = []
+        client = tributary.Client("http://127.0.0.1:1", "tributary_enrolment_" + "0" * 64, attest=fail)
+        with self.assertRaisesRegex(tributary.TributaryError, "no TPM here"):
+            client.enrol()
+        self.assertEqual(asked, [None])
 
 
 class Coordinator(http.server.BaseHTTPRequestHandler):

@@ -3,14 +3,18 @@
 Usage: python -m unittest package_torch
 """
 
+import pathlib
+import tempfile
 import unittest
 
 import numpy as np
 import torch
 
+import forward
 import tributary
 from package_alone import Never
-from tributary.torch import LoopTrainer, TorchTrainer, load
+from tributary.arrays import to_safetensors
+from tributary.torch import LoopTrainer, TorchTrainer, load, module_from
 
 
 def linear(outputs, dtype=torch.float32):
@@ -254,6 +258,137 @@ class Jobs(unittest.TestCase):
         self.assertEqual(job.file["round"], {**expected, "deadline_ms": 1000})
         self.assertEqual(job.file["download"], {"delta": True})
         self.assertEqual(self.job(linear(3), download={"codec": "f16"}).file["download"], {"codec": "f16"})
+
+
+def layer(kind, **settings):
+    return {"kind": kind, **settings}
+
+
+# Every kind of layer, with each of its settings that changes a formula or a shape: as `job_from` writes them.
+NETWORKS = {
+    "dense": ([8], [
+        layer("batch_norm", epsilon=0.01, momentum=0.3), layer("linear", out_features=9, bias=True), layer("gelu"),
+        layer("low_rank", out_features=6, bias=True, rank=2, alpha=3.0), layer("dropout", probability=0.5),
+        layer("sigmoid"), layer("layer_norm", epsilon=0.01), layer("linear", out_features=2, bias=False),
+    ]),
+    "image": ([2, 9, 8], [
+        layer("conv2d", out_channels=5, kernel_size=[4, 3], stride=[1, 1], padding="same", bias=False),
+        layer("batch_norm", epsilon=1e-5, momentum=0.1), layer("relu"),
+        layer("avg_pool2d", kernel_size=[2, 3], stride=[1, 2]),
+        layer("conv2d", out_channels=3, kernel_size=[2, 1], stride=[2, 1], padding=[1, 2], bias=True), layer("tanh"),
+        layer("max_pool2d", kernel_size=[2, 2], stride=[1, 1]),
+        layer("low_rank", out_features=3, bias=False, rank=2, alpha=2.0), layer("flatten"),
+        layer("linear", out_features=2, bias=True),
+    ]),
+    "tokens": ([7], [
+        layer("embedding", tokens=7, size=4), layer("lstm", hidden_size=6, return_sequences=True),
+        layer("gru", hidden_size=5, return_sequences=True), layer("layer_norm", epsilon=1e-5),
+        layer("lstm", hidden_size=3, return_sequences=False),
+    ]),
+    "sequence": ([6, 3], [
+        layer("gru", hidden_size=5, return_sequences=False), layer("linear", out_features=2, bias=True),
+    ]),
+}
+TRAINING = {"epochs": 1, "batch_size": 2, "optimizer": {"kind": "sgd", "learning_rate": 0.1}}
+
+
+def shapes_of(shape, layers):
+    """Shapes of the parameters by name, written from the formulas."""
+    shapes, shape = {}, list(shape)
+    for index, one in enumerate(layers):
+        kind, last, name = one["kind"], shape[-1], f"layers.{index}."
+        if kind in ("linear", "low_rank"):
+            outputs = one["out_features"]
+            shapes[name + "weight"] = (outputs, last)
+            if one["bias"]:
+                shapes[name + "bias"] = (outputs,)
+            if kind == "low_rank":
+                shapes[name + "lora_A"], shapes[name + "lora_B"] = (one["rank"], last), (outputs, one["rank"])
+            shape = [*shape[:-1], outputs]
+        elif kind == "conv2d":
+            shapes[name + "weight"] = (one["out_channels"], shape[0], *one["kernel_size"])
+            if one["bias"]:
+                shapes[name + "bias"] = (one["out_channels"],)
+            zeros = [0, 0] if one["padding"] == "same" else [2 * side for side in one["padding"]]
+            lengths = zip(shape[1:], one["kernel_size"], one["stride"], zeros)
+            sides = [(length + more - size) // step + 1 for length, size, step, more in lengths]
+            shape = [one["out_channels"], *(shape[1:] if one["padding"] == "same" else sides)]
+        elif kind.endswith("pool2d"):
+            lengths = zip(shape[1:], one["kernel_size"], one["stride"])
+            shape = [shape[0], *((length - size) // step + 1 for length, size, step in lengths)]
+        elif kind == "layer_norm":
+            shapes |= {name + each: (last,) for each in ("weight", "bias")}
+        elif kind == "batch_norm":
+            shapes |= {name + each: (shape[0],) for each in ("weight", "bias", "running_mean", "running_var")}
+        elif kind == "embedding":
+            shapes[name + "weight"] = (one["tokens"], one["size"])
+            shape = [*shape, one["size"]]
+        elif kind == "flatten":
+            shape = [int(np.prod(shape))]
+        elif kind in ("lstm", "gru"):
+            hidden, rows = one["hidden_size"], one["hidden_size"] * (4 if kind == "lstm" else 3)
+            each = {"weight_ih_l0": (rows, last), "weight_hh_l0": (rows, hidden)}
+            shapes |= {name + of: size for of, size in {**each, "bias_ih_l0": (rows,), "bias_hh_l0": (rows,)}.items()}
+            shape = [shape[0], hidden] if one["return_sequences"] else [hidden]
+    return shapes
+
+
+def weights_of(name):
+    """Random weights, whose running variances are positive."""
+    random = np.random.default_rng(9)
+    shapes = shapes_of(*NETWORKS[name])
+    least = {each: 0.5 if each.endswith("running_var") else -0.5 for each in shapes}
+    return {each: random.uniform(least[each], least[each] + 1, shape).astype("<f4") for each, shape in shapes.items()}
+
+
+class Modules(unittest.TestCase):
+    def test_every_kind_of_layer_is_tried(self):
+        kinds = {one["kind"] for _, layers in NETWORKS.values() for one in layers}
+        self.assertEqual(len(kinds), 16)
+
+    def test_a_module_of_layers_computes_their_formulas(self):
+        for name, (shape, layers) in NETWORKS.items():
+            weights = weights_of(name)
+            module = module_from({"model": {"input": shape, "layers": layers}}, weights).double().eval()
+            random = np.random.default_rng(3)
+            inputs = random.integers(7, size=(3, *shape)) if name == "tokens" else random.uniform(-1, 1, (3, *shape))
+            wide = {each: value.astype(np.float64) for each, value in weights.items()}
+            expected = forward.forward(inputs.astype(np.float64), layers, wide)
+            with torch.no_grad():
+                outputs = module(torch.from_numpy(inputs)).numpy()
+            self.assertEqual(outputs.shape, expected.shape, name)
+            self.assertLess(np.abs(outputs - expected).max(), 1e-6, name)
+
+    def test_the_way_back_gives_the_same_layers_and_weights(self):
+        for name, (shape, layers) in NETWORKS.items():
+            weights = weights_of(name)
+            module = module_from({"input": shape, "layers": layers}, weights)
+            job = tributary.job_from(module, name, "p", training=TRAINING, input=shape, layers="require")
+            self.assertEqual(job.file["model"], {"input": shape, "layers": layers}, name)
+            self.assertEqual(job.initial, to_safetensors(weights), name)
+            again = module_from(job, job.initial).state_dict()
+            for each, value in module.state_dict().items():
+                self.assertTrue(torch.equal(again[each], value), (name, each))
+
+    def test_files_are_read_and_defaults_are_those_of_job_files(self):
+        layers = [layer("low_rank", out_features=3, rank=2), layer("max_pool2d", kernel_size=2)]
+        weights = {"weight": (3, 4), "bias": (3,), "lora_A": (2, 4), "lora_B": (3, 2)}
+        weights = {f"layers.0.{name}": np.full(shape, 0.5, "<f4") for name, shape in weights.items()}
+        with tempfile.TemporaryDirectory() as folder:
+            file = {"name": "n", "population": "p", "model": {"input": [1, 2, 4], "layers": layers}, "training": TRAINING}
+            tributary.Job(file, to_safetensors(weights)).save(path := pathlib.Path(folder) / "job.toml")
+            module = module_from(path, path.with_suffix(".safetensors"))
+        # Each output is 0.5 of the weight, 0.5 of the product, times 4 ones, and the bias.
+        self.assertEqual(module.eval()(torch.ones(1, 1, 2, 4)).tolist(), [[[[4.5]]]])
+
+    def test_what_does_not_fit_is_refused(self):
+        model = {"input": [4], "layers": [layer("linear", out_features=3)]}
+        good = {"layers.0.weight": np.zeros((3, 4)), "layers.0.bias": np.zeros(3)}
+        for weights in ({}, {**good, "layers.1.weight": np.zeros(1)}, {"layers.0.weight": np.zeros((3, 4))}):
+            with self.assertRaises(tributary.DoesNotFit):
+                module_from(model, weights)
+        with self.assertRaises(ValueError):
+            module_from({"model": {"parameters": [{"name": "w", "shape": [2]}]}}, good)
 
 
 if __name__ == "__main__":

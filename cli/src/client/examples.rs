@@ -7,7 +7,11 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use tributary_client::examples::{IdxError, IdxShape, MemoryExamples, read_idx_examples};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::Name;
 
+use super::schema;
+use super::settings::{attribute_table, parse_names};
 use crate::data::digits::embedded_digits as all_digits;
 use crate::data::labels as labels_of;
 use crate::error::{CliError, Failure};
@@ -15,7 +19,7 @@ use crate::error::{CliError, Failure};
 use crate::image_folder::read as read_images;
 #[cfg(feature = "formats")]
 use crate::table::read_parquet;
-use crate::table::{self, LabelMap, Missing, Table, TableOptions};
+use crate::table::{self, LabelMap, Missing, SchemaOptions, Table, TableOptions};
 
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[command(next_help_heading = "Examples (in the file: the table `examples`)")]
@@ -55,6 +59,17 @@ pub(super) struct ExampleArgs {
     /// alone. A level that differs between clients is lost, and the model expects inputs that were treated alike.
     #[arg(long, requires = "table", conflicts_with = "input_scale")]
     standardize: bool,
+    /// The name in this table of a column of the job, where it is another one, such as age_years=age; may be repeated.
+    /// In the file: the table `map`.
+    #[arg(long = "map", value_name = "JOB_COLUMN=TABLE_COLUMN", requires = "table", value_parser = parse_names)]
+    #[serde(deserialize_with = "attribute_table")]
+    map: Vec<(String, String)>,
+    /// Columns of this table that the job does not have [default: such columns are refused].
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', requires = "table")]
+    ignore: Option<Vec<String>>,
+    /// The job whose columns this table has, where several jobs name columns [default: the newest that it fits].
+    #[arg(long, value_name = "NAME", requires = "table")]
+    job: Option<Name>,
     /// Each input of the table is multiplied by this, for example 0.0625 for pixels from 0 to 16 [default: 1].
     #[arg(long, value_name = "FACTOR", requires = "table")]
     input_scale: Option<f32>,
@@ -132,6 +147,8 @@ pub(super) struct Loaded {
     /// The largest class and one; `None` for numbers.
     pub(super) classes: Option<usize>,
     pub(super) notes: Vec<String>,
+    /// By which a job's columns were applied.
+    pub(super) schema: Option<Sha256Hash>,
 }
 
 /// What separates two fields of a table.
@@ -179,6 +196,9 @@ impl ExampleArgs {
             label_map: self.label_map.or(file.label_map),
             missing: self.missing.or(file.missing),
             standardize: self.standardize || file.standardize,
+            map: [file.map, self.map].concat(),
+            ignore: self.ignore.or(file.ignore),
+            job: self.job.or(file.job),
             input_scale: self.input_scale.or(file.input_scale),
             input_shape: self.input_shape.or(file.input_shape),
             idx_images: self.idx_images.or(file.idx_images),
@@ -201,7 +221,7 @@ impl ExampleArgs {
                 let labels = self.label_map.clone().map(LabelMap::new).or(kept);
                 let (examples, labels) = read_images(path, self.size()?, self.gray, labels)?;
                 let classes = Some(labels.len());
-                return Ok(Loaded { examples, labels: Some(labels), classes, notes: Vec::new() });
+                return Ok(Loaded { examples, labels: Some(labels), classes, notes: Vec::new(), schema: None });
             }
             Source::Idx(images) => {
                 let labels = self.idx_labels.as_deref().ok_or(ExamplesError::Source)?;
@@ -215,7 +235,24 @@ impl ExampleArgs {
         };
         let largest = labels_of(&examples).and_then(|classes| classes.into_iter().max());
         let classes = largest.map(|largest| largest as usize + 1);
-        Ok(Loaded { examples, labels: None, classes, notes: Vec::new() })
+        Ok(Loaded { examples, labels: None, classes, notes: Vec::new(), schema: None })
+    }
+
+    /// The table, where the examples are one.
+    pub(super) fn table(&self) -> Result<Option<schema::Table<'_>>, ExamplesError> {
+        let (Source::Csv(path) | Source::Parquet(path)) = self.source()? else { return Ok(None) };
+        Ok(Some(schema::Table {
+            path,
+            delimiter: self.delimiter.map(|Delimiter(letter)| letter),
+            options: SchemaOptions {
+                names: self.map.iter().cloned().collect(),
+                ignored: self.ignore.clone().unwrap_or_default(),
+                drops_missing: self.missing == Some(Missing::Drop),
+                is_for_training: true,
+            },
+            job: self.job.as_ref(),
+            standardizes: self.standardize,
+        }))
     }
 
     /// Where the examples are. clap refuses a second place and options of another kind on the command line; a file may
@@ -232,9 +269,10 @@ impl ExampleArgs {
         let mut places = places.into_iter().flatten();
         let (Some((source, known)), None) = (places.next(), places.next()) else { return Err(ExamplesError::Source) };
         let has_columns = self.target_column.is_some() || self.input_scale.is_some() || self.missing.is_some();
+        let by_name = !self.map.is_empty() || self.ignore.is_some() || self.job.is_some();
         let given = [
             (self.delimiter.is_some() || self.no_header || self.header, Lines),
-            (has_columns || self.regression || self.standardize, Columns),
+            (has_columns || self.regression || self.standardize || by_name, Columns),
             (self.label_map.is_some(), Labels),
             (self.input_shape.is_some(), Shape),
             (self.idx_labels.is_some(), IdxLabels),
@@ -272,7 +310,7 @@ impl ExampleArgs {
 
     fn of_table(&self, table: Table) -> Loaded {
         let Table { examples, labels, classes, notes, .. } = table;
-        Loaded { examples, labels, classes: (!self.regression).then_some(classes), notes }
+        Loaded { examples, labels, classes: (!self.regression).then_some(classes), notes, schema: None }
     }
 
     fn load_idx(&self, images: &Path, labels: &Path) -> Result<MemoryExamples, CliError> {

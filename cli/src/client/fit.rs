@@ -63,7 +63,13 @@ mod tests {
     use super::*;
 
     fn job(name: &str, input: &[usize], output: usize, loss: Loss) -> OpenJob {
-        OpenJob { name: name.parse().unwrap(), input: Some(input.into()), output: Some(vec![output]), loss }
+        OpenJob {
+            name: name.parse().unwrap(),
+            input: Some(input.into()),
+            output: Some(vec![output]),
+            loss,
+            inputs: None,
+        }
     }
 
     fn refused(job: OpenJob, shape: &Shape) -> String {

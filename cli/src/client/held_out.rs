@@ -1,7 +1,9 @@
 //! A trainer that trains on one part of its examples and evaluates on the other.
 
 use tributary_client::examples::{Examples, ExamplesError, MemoryExamples};
-use tributary_client::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use tributary_client::{DescribeTask, Description, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::inputs::Inputs;
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::seed::Seed;
 
@@ -18,6 +20,8 @@ pub(super) struct HeldOut {
     train: Box<dyn Trainer>,
     /// `None`: nothing is held out, and both tasks use all examples.
     evaluate: Option<Box<dyn Trainer>>,
+    /// By which a job's columns were applied.
+    schema: Option<Sha256Hash>,
 }
 
 impl HeldOut {
@@ -33,6 +37,23 @@ impl HeldOut {
             examples: train.len() as u64,
             train: compute.trainer(train),
             evaluate: test.map(|test| compute.trainer(test)),
+            schema: None,
+        }
+    }
+
+    /// The same for a table that was read by a job's columns.
+    pub(super) fn set_schema(&mut self, schema: Option<Sha256Hash>) {
+        self.schema = schema;
+    }
+
+    /// Refuses a job whose columns were not applied: the table's own order may be another one.
+    fn require_schema(&self, inputs: Option<&Inputs>) -> Result<(), TrainError> {
+        let wanted = inputs.filter(|inputs| !inputs.columns.is_empty()).map(Inputs::schema_hash);
+        match wanted {
+            Some(wanted) if self.schema != Some(wanted) => Err(TrainError::DoesNotFit(
+                "the table was read before this job named its columns: start the client again".to_owned(),
+            )),
+            _ => Ok(()),
         }
     }
 }
@@ -58,16 +79,27 @@ impl Trainer for HeldOut {
         self.examples
     }
 
+    fn schema(&self) -> Option<Sha256Hash> {
+        self.schema
+    }
+
     fn follows(&self, algorithm: &Algorithm) -> bool {
         self.train.follows(algorithm)
     }
 
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
+        self.require_schema(task.inputs)?;
         self.train.train(task, should_stop)
     }
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
+        self.require_schema(task.inputs)?;
         self.evaluate.as_mut().unwrap_or(&mut self.train).evaluate(task, should_stop)
+    }
+
+    fn describe(&mut self, task: &DescribeTask<'_>) -> Result<Description, TrainError> {
+        self.require_schema(Some(task.inputs))?;
+        self.train.describe(task)
     }
 }
 

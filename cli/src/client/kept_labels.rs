@@ -1,10 +1,10 @@
 //! The labels of a client in its state folder, so that a class means the same in all its runs.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::error::CliError;
-use crate::files::temporary_beside;
+use crate::files::replace;
 use crate::table::LabelMap;
 
 /// The labels that an earlier run kept.
@@ -25,11 +25,8 @@ pub(super) fn write(state_dir: &Path, labels: &LabelMap) -> Result<(), CliError>
     }
     let path = path(state_dir);
     std::fs::create_dir_all(state_dir).map_err(CliError::file("create", state_dir))?;
-    let mut file = temporary_beside(&path).map_err(CliError::file("write", &path))?;
-    serde_json::to_writer(&mut file, labels).map_err(|error| CliError::Internal(error.to_string()))?;
-    file.flush().map_err(CliError::file("write", &path))?;
-    file.persist(&path).map_err(|error| CliError::file("write", &path)(error.error))?;
-    Ok(())
+    let text = serde_json::to_vec(labels).map_err(|error| CliError::Internal(error.to_string()))?;
+    replace(&path, &text).map_err(CliError::file("write", &path))
 }
 
 fn path(state_dir: &Path) -> PathBuf {

@@ -38,6 +38,7 @@ impl Lines {
         let (event, round, text) = match outcome {
             Outcome::Contributed { round, .. } => ("contributed", round, format!("contributed to round {round}")),
             Outcome::Evaluated { round, .. } => ("evaluated", round, format!("evaluated the model of round {round}")),
+            Outcome::Described { round, .. } => ("described", round, "told the sums of its table".to_owned()),
             Outcome::TooLate { round, .. } => ("too_late", round, format!("round {round} closed without this client")),
             Outcome::NothingToDo { waits_for: Some(waits_for), .. } => return self.waiting(name, waits_for),
             Outcome::Interrupted { .. } => {

@@ -10,6 +10,7 @@ mod kept_labels;
 mod lines;
 mod list;
 mod run;
+mod schema;
 mod sessions;
 mod settings;
 mod show;
@@ -26,11 +27,15 @@ use crate::options::{GlobalArgs, LimitArgs, ReverseArgs, one_of};
 use crate::output::Output;
 use crate::profile;
 
+pub(crate) use self::settings::parse_names;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClientCommand {
     /// Takes part in rounds with examples from a table, from IDX files or from a built-in data set, until Ctrl-C: as
     /// one client, or as a fleet.
     Run(Box<run::ClientRunArgs>),
+    /// Reads a table as `client run` would and says which job it fits, or what is wrong with it. Nobody is enrolled.
+    Check(Box<run::ClientRunArgs>),
     /// Lists the clients of a population, the newest first unless --sort says otherwise.
     List {
         /// The population's name.
@@ -81,6 +86,7 @@ pub(crate) async fn run(command: ClientCommand, global: &GlobalArgs, output: &Ou
     let api = || profile::resolved(global)?.operator_api(output);
     match command {
         ClientCommand::Run(args) => run::run(*args, global, output).await,
+        ClientCommand::Check(args) => run::check(*args, global, output).await,
         ClientCommand::List { population, sort, reverse, limit } => {
             let usual = sort.map_or((ClientOrder::Number, Order::Desc), |sort| (sort, sort.direction()));
             list::run(&population, (usual.0, reverse.of(usual.1)), limit, &api()?, output).await

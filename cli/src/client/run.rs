@@ -1,25 +1,28 @@
 //! `tributary client run`: clients on this machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use tokio::task::JoinSet;
 use tributary_client::examples::Examples;
-use tributary_client::{Builder, Client, ClientError, Settings, Trust};
-use tributary_protocol::id::SecretKind;
+use tributary_client::{Builder, Client, ClientError, MemoryStore, Settings, Trust};
+use tributary_protocol::device::OpenJob;
+use tributary_protocol::id::{PinnedSecret, SecretKind};
 
 use super::compute::Compute;
 use super::conditions::Machine;
+use super::examples::Loaded;
 use super::fit::{Shape, misfits};
 use super::fleet::Member;
 use super::kept_labels;
 use super::lines::Lines;
+use super::schema;
 use super::sessions::Enrolled;
 use super::settings::ClientSettings;
 use crate::error::CliError;
-use crate::options::{GlobalArgs, TokenError, authorities, pinned_secret};
+use crate::options::{GlobalArgs, ServerUrl, TokenError, authorities, pinned_secret};
 use crate::output::Output;
 use crate::settings_file::SettingsError;
 use crate::{http, settings_file};
@@ -71,31 +74,28 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
     let lines = Arc::new(Lines::new(output.clone()));
     // Made first: how busy the machine is shows in the time until the first session.
     let machine = settings.conditions.machine(Arc::clone(&lines));
-    let token = settings.token.as_ref().ok_or(TokenError::Missing("an enrolment"))?;
-    let token = pinned_secret(token, SecretKind::Enrolment)?;
-    let trust = match (&settings.ca, token.ca()) {
-        (Some(file), _) => authorities(file)?,
-        (None, Some(fingerprint)) => Trust::Pinned(fingerprint),
-        (None, None) => Trust::System,
-    };
+    let (token, trust) = trusted(&settings)?;
     let default_dir = settings.fleet.fleet.map(|_| PathBuf::from(FLEET_DIR));
     let state_dir = settings.state_dir.clone().or(default_dir);
-    let state_dir = state_dir.ok_or_else(|| CliError::BadSetting("a state_dir is needed".into()))?;
+    let state_dir =
+        state_dir.ok_or_else(|| CliError::BadSetting("--state-dir FOLDER is needed (state_dir in the file)".into()))?;
     let server = settings.server.clone().unwrap_or_default();
     server.warn_if_exposed(output);
 
-    let loaded = settings.examples.load(kept_labels::read(&state_dir)?)?;
-    loaded.notes.iter().for_each(|note| output.note(note));
-    if let Some(labels) = &loaded.labels {
-        output.note(&format!("classes: {labels}; all clients of a job need --label-map {}", labels.option()));
-        kept_labels::write(&state_dir, labels)?;
-    }
+    let asking = asking(&server, &trust, token.expose().as_str())?;
+    // Without an answer, the enrolment that follows says what is wrong.
+    let jobs = asking.open_jobs().await.ok();
+    let loaded = load(&settings, jobs.as_deref(), &state_dir, output)?;
     let shape = Shape { input: loaded.examples.input_shape().to_vec(), classes: loaded.classes };
     let compute = Compute::open(settings.device.unwrap_or_default())?;
     if let Some(name) = compute.gpu_name() {
         output.note(&format!("training on {name}"));
     }
-    let members = settings.fleet.members(loaded.examples, &compute)?;
+    let mut members = settings.fleet.members(loaded.examples, &compute)?;
+    members.iter_mut().for_each(|member| member.trainer.set_schema(loaded.schema));
+    if loaded.schema.is_none() {
+        check_fit(jobs.as_deref().unwrap_or_default(), &shape, output)?;
+    }
     let mut clients = Vec::new();
     for member in members {
         let folder = member.name.as_ref().map_or_else(|| state_dir.clone(), |name| state_dir.join(name));
@@ -103,13 +103,11 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
         made_from.state_dir = Some(folder);
         made_from.attributes = settings.attributes.iter().chain(&member.attributes).cloned().collect();
         made_from.allow_plaintext = true;
+        made_from.describe_floor = settings.describe_floor;
         // One for each client, because connections present a client's certificate.
         let transport = http::transport(server.url(), &trust).map_err(|error| ClientError::Setup(error.to_string()))?;
         let builder = Builder::from(made_from).transport(Arc::new(transport));
         let (client, impatient) = (builder.clone().build()?, builder.wait(FIRST_WAIT).build()?);
-        if clients.is_empty() {
-            check_fit(&client, &shape, output).await?;
-        }
         clients.push(enrol(member, client, impatient, output).await?);
     }
     if once {
@@ -124,11 +122,82 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
     run_all(clients, lines, machine).await
 }
 
+/// Reads the table as [`run`] would, and enrols nobody.
+pub(super) async fn check(args: ClientRunArgs, global: &GlobalArgs, output: &Output) -> Result<(), CliError> {
+    let settings = args.settings(global)?;
+    let (token, trust) = trusted(&settings)?;
+    let server = settings.server.clone().unwrap_or_default();
+    server.warn_if_exposed(output);
+    let jobs = asking(&server, &trust, token.expose().as_str())?.open_jobs().await?;
+    let table = settings.examples.table()?.ok_or_else(|| CliError::BadSetting("only tables can be checked".into()))?;
+    let Some(applied) = schema::apply(&jobs, &table)? else {
+        let loaded = settings.examples.load(None)?;
+        let shape = Shape { input: loaded.examples.input_shape().to_vec(), classes: loaded.classes };
+        check_fit(&jobs, &shape, output)?;
+        return output.object(&serde_json::json!({ "fits": true, "job": null }), || {
+            "no running job names columns; the table has the right number of them".into()
+        });
+    };
+    applied.notes.iter().for_each(|note| output.note(note));
+    let rows = applied.examples.len();
+    let fits = serde_json::json!({ "fits": true, "job": applied.job, "schema": applied.schema, "rows": rows });
+    output.object(&fits, || format!("{} fits the job {}: {rows} rows", table.path.display(), applied.job))
+}
+
+/// The token, and whom to trust.
+fn trusted(settings: &ClientSettings) -> Result<(PinnedSecret, Trust), CliError> {
+    let token = settings.token.as_ref().ok_or(TokenError::Missing("an enrolment"))?;
+    let token = pinned_secret(token, SecretKind::Enrolment)?;
+    let trust = match (&settings.ca, token.ca()) {
+        (Some(file), _) => authorities(file)?,
+        (None, Some(fingerprint)) => Trust::Pinned(fingerprint),
+        (None, None) => Trust::System,
+    };
+    Ok((token, trust))
+}
+
+/// A client that asks and never enrols.
+fn asking(server: &ServerUrl, trust: &Trust, token: &str) -> Result<Client, CliError> {
+    let mut made_from = Settings::new(server.url().as_str(), token);
+    made_from.allow_plaintext = true;
+    let transport = http::transport(server.url(), trust).map_err(|error| ClientError::Setup(error.to_string()))?;
+    let builder = Builder::from(made_from).transport(Arc::new(transport)).store(Arc::new(MemoryStore::default()));
+    Ok(builder.build()?)
+}
+
+/// Reads the examples: a table by the columns of a job, if one names them. The jobs are kept for a start while the
+/// coordinator is away.
+fn load(
+    settings: &ClientSettings,
+    jobs: Option<&[OpenJob]>,
+    state_dir: &Path,
+    output: &Output,
+) -> Result<Loaded, CliError> {
+    if let Some(table) = settings.examples.table()? {
+        let applied = match jobs {
+            Some(jobs) => schema::apply(jobs, &table)?,
+            None => schema::apply(&schema::kept(state_dir)?, &table)?,
+        };
+        if let Some(applied) = applied {
+            jobs.map_or(Ok(()), |jobs| schema::keep(state_dir, jobs))?;
+            applied.notes.iter().for_each(|note| output.note(note));
+            output.note(&format!("the table is read by the columns of the job {}", applied.job));
+            let schema::Applied { examples, classes, notes, schema, .. } = applied;
+            return Ok(Loaded { examples, labels: None, classes, notes, schema: Some(schema) });
+        }
+    }
+    let loaded = settings.examples.load(kept_labels::read(state_dir)?)?;
+    loaded.notes.iter().for_each(|note| output.note(note));
+    if let Some(labels) = &loaded.labels {
+        output.note(&format!("classes: {labels}; all clients of a job need --label-map {}", labels.option()));
+        kept_labels::write(state_dir, labels)?;
+    }
+    Ok(loaded)
+}
+
 /// Refuses examples that no running job can use, before a client is enrolled that would wait for ever.
-async fn check_fit(client: &Client, shape: &Shape, output: &Output) -> Result<(), CliError> {
-    // Without an answer, the enrolment that follows says what is wrong.
-    let Ok(jobs) = client.open_jobs().await else { return Ok(()) };
-    for misfit in misfits(&jobs, shape)? {
+fn check_fit(jobs: &[OpenJob], shape: &Shape, output: &Output) -> Result<(), CliError> {
+    for misfit in misfits(jobs, shape)? {
         output.note(&format!("warning: these examples do not fit the job {misfit}"));
     }
     Ok(())

@@ -28,7 +28,7 @@ pub(super) struct ClientSettings {
     pub(super) ca: Option<PathBuf>,
     /// Where the client keeps its identity and its unfinished work; one folder per client [default for a fleet:
     /// tributary-fleet].
-    #[arg(long, env = "TRIBUTARY_STATE_DIR", value_name = "FOLDER", required_unless_present_any = ["config", "fleet"])]
+    #[arg(long, env = "TRIBUTARY_STATE_DIR", value_name = "FOLDER")]
     pub(super) state_dir: Option<PathBuf>,
     /// A property of the client that jobs may require, for example platform=linux; may be repeated. In the file:
     /// the table `attributes`.
@@ -39,6 +39,10 @@ pub(super) struct ClientSettings {
     /// [default: cpu].
     #[arg(long, value_name = "DEVICE", value_enum)]
     pub(super) device: Option<Wanted>,
+    /// How many rows a count must speak of before this client tells it, where a job standardises its columns over all
+    /// clients [default: 5].
+    #[arg(long, value_name = "ROWS")]
+    pub(super) describe_floor: Option<u64>,
     #[command(flatten)]
     pub(super) examples: ExampleArgs,
     #[command(flatten)]
@@ -57,6 +61,7 @@ impl ClientSettings {
             state_dir: self.state_dir.or(file.state_dir),
             // The last one of a name counts.
             attributes: [file.attributes, self.attributes].concat(),
+            describe_floor: self.describe_floor.or(file.describe_floor),
             device: self.device.or(file.device),
             examples: self.examples.over(file.examples),
             fleet: self.fleet.over(file.fleet),
@@ -71,10 +76,15 @@ fn parse_attribute(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-fn attribute_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
+pub(super) fn attribute_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
     let table = BTreeMap::<String, String>::deserialize(deserializer)?;
     table.iter().try_for_each(|(name, value)| check_attribute(name, value)).map_err(D::Error::custom)?;
     Ok(table.into_iter().collect())
+}
+
+/// `JOB_COLUMN=TABLE_COLUMN`.
+pub(crate) fn parse_names(text: &str) -> Result<(String, String), String> {
+    parse_attribute(text).map_err(|_| "it must be JOB_COLUMN=TABLE_COLUMN".into())
 }
 
 fn check_attribute(name: &str, value: &str) -> Result<(), &'static str> {

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use tributary_protocol::download::ModelForm;
 use tributary_protocol::id::Name;
 use tributary_protocol::sealed::Sealed;
 
-use crate::options::{LimitArgs, ReverseArgs, one_of};
+use crate::options::{LimitArgs, ReverseArgs};
 use crate::table::Missing;
 use crate::units::{HttpUrl, HumanDuration};
 
@@ -290,11 +289,12 @@ pub(crate) struct JobExportArgs {
     /// loss.
     #[arg(long, conflicts_with = "version")]
     pub(crate) best: bool,
-    /// Form of the file: f32 is the model itself; f16 and int8 are rounded, for a device.
-    #[arg(long, value_name = "FORM", default_value = "f32", value_parser = one_of(ModelForm::ALL, ModelForm::as_str))]
-    pub(crate) form: ModelForm,
-    /// Where to write [default: JOB-vVERSION.safetensors in the working directory, JOB-vVERSION-FORM.safetensors in
-    /// another form than f32]. An existing file is replaced.
+    /// Form of the file: f32 is the model itself, f16 is rounded, and onnx is the network with its model for ONNX
+    /// Runtime and others.
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = ExportForm::F32)]
+    pub(crate) form: ExportForm,
+    /// Where to write [default: JOB-vVERSION.safetensors in the working directory, JOB-vVERSION-f16.safetensors or
+    /// JOB-vVERSION.onnx]. An existing file is replaced.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
@@ -304,7 +304,32 @@ pub(crate) struct JobExportArgs {
 impl JobExportArgs {
     /// Metrics alone do not download a model.
     pub(crate) fn wants_model(&self) -> bool {
-        !self.sinks.any() || self.version.is_some() || self.best || self.form != ModelForm::F32 || self.output.is_some()
+        !self.sinks.any()
+            || self.version.is_some()
+            || self.best
+            || self.form != ExportForm::F32
+            || self.output.is_some()
+    }
+}
+
+/// Form of an exported model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportForm {
+    /// A safetensors file of 32-bit values.
+    F32,
+    /// A safetensors file of half precision.
+    F16,
+    /// An ONNX file, for networks that are lists of layers.
+    Onnx,
+}
+
+impl ExportForm {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Onnx => "onnx",
+        }
     }
 }
 

@@ -1,16 +1,26 @@
 //! `tributary job export`: a model version as a file, which exists complete and checked or not at all.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use reqwest::header::{ETAG, HeaderMap};
 use serde_json::json;
+use tempfile::NamedTempFile;
+use tributary_client::inputs::Preparation;
+use tributary_client::predict::PredictError;
+use tributary_client::predict::onnx::{self, OnnxError, OnnxSettings, Prologue};
+use tributary_protocol::card::ModelCard;
 use tributary_protocol::download::ModelForm;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::id::JobId;
+use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::operator::{Job, ModelVersion};
+use tributary_protocol::safetensors::{model_file_beginning, model_metadata};
+use tributary_protocol::update::{FormBodyError, model_in_form};
 
-use super::args::JobExportArgs;
+use super::args::{ExportForm, JobExportArgs};
 use super::find::find_job;
 use crate::api::{Api, ApiError, collect};
 use crate::error::{CliError, Failure};
@@ -26,6 +36,12 @@ pub(crate) enum ExportError {
     NoModelYet(String),
     #[error("the downloaded model has the SHA-256 {got}, and the coordinator announced {expected}")]
     WrongHash { expected: Sha256Hash, got: Sha256Hash },
+    #[error("the model of the job {0} is a list of parameters, whose network only the apps have")]
+    NoLayers(String),
+    #[error("the model cannot be written as an ONNX file: {0}")]
+    Onnx(#[from] OnnxError),
+    #[error("the downloaded model does not fit the job: {0}")]
+    OtherModel(#[from] FormBodyError),
 }
 
 impl Failure for ExportError {
@@ -35,6 +51,8 @@ impl Failure for ExportError {
                 "upload version 0 with `tributary job create FILE --initial-model MODEL.safetensors`"
             }
             Self::WrongHash { .. } => "nothing was written; try again, and look for a proxy that changes files",
+            Self::NoLayers(_) => "export it as f32, and convert it with the app's own network",
+            Self::Onnx(_) | Self::OtherModel(_) => return None,
         };
         Some(hint.into())
     }
@@ -47,27 +65,32 @@ pub(crate) async fn run(args: &JobExportArgs, api: &Api, output: &Output) -> Res
         false => find_version(api, &job, args.version).await?,
     };
     let path = args.output.clone().unwrap_or_else(|| default_path(&job, version.version, args.form));
-    let written = download(api, job.head.id, &version, args.form, &path).await?;
+    let written = match args.form {
+        ExportForm::F32 => write_with_card(api, &job, &version, &path).await?,
+        ExportForm::F16 => download(api, job.head.id, &version, ModelForm::F16, &path).await?,
+        ExportForm::Onnx => write_onnx(api, &job, &version, &path).await?,
+    };
     let exported = json!({
-        "job": job.head.id, "version": version.version, "form": args.form, "path": path, "sha256": written.sha256,
+        "job": job.head.id, "version": version.version, "form": args.form.as_str(), "path": path, "sha256": written.sha256,
         "bytes": written.bytes,
     });
     output.object(&exported, || {
         let (number, size) = (version.version, bytes(written.bytes));
         let form = match args.form {
-            ModelForm::F32 => String::new(),
+            ExportForm::F32 => String::new(),
             form => format!(" as {}", form.as_str()),
         };
         format!("wrote model version {number}{form} to {} ({size})\nSHA-256 {}", path.display(), written.sha256)
     })
 }
 
-fn default_path(job: &Job, version: u32, form: ModelForm) -> PathBuf {
+fn default_path(job: &Job, version: u32, form: ExportForm) -> PathBuf {
     // `Name` allows only letters that are safe in file names.
     let name = &job.file.name;
     match form {
-        ModelForm::F32 => format!("{name}-v{version}.safetensors").into(),
-        form => format!("{name}-v{version}-{}.safetensors", form.as_str()).into(),
+        ExportForm::F32 => format!("{name}-v{version}.safetensors").into(),
+        ExportForm::F16 => format!("{name}-v{version}-f16.safetensors").into(),
+        ExportForm::Onnx => format!("{name}-v{version}.onnx").into(),
     }
 }
 
@@ -136,6 +159,65 @@ pub(crate) async fn download(
     Ok(Written { sha256, bytes })
 }
 
+/// Downloads a version and writes it with a card, which says what the model is and what it is fed. The hash is that of
+/// the version: the card is outside of it.
+async fn write_with_card(api: &Api, job: &Job, version: &ModelVersion, path: &Path) -> Result<Written, CliError> {
+    let (written, mut plain) = plain_file(api, job, version, path).await?;
+    let parameters = job.file.model.parameters().map_err(|error| CliError::Internal(error.to_string()))?;
+    let card = ModelCard {
+        job: job.file.name.clone(),
+        version: version.version,
+        sha256: version.sha256,
+        plan_sha256: job.plan_hash,
+        loss: job.file.training.loss,
+        model: job.file.model.clone(),
+    };
+    let values = model_file_beginning(&parameters, &model_metadata()).len() as u64;
+    let beginning = model_file_beginning(&parameters, &card.metadata());
+    let mut file = temporary_beside(path).map_err(CliError::file("write", path))?;
+    file.write_all(&beginning).map_err(CliError::file("write", path))?;
+    plain.seek(SeekFrom::Start(values)).map_err(CliError::file("read", path))?;
+    let values = io::copy(&mut plain, &mut file).map_err(CliError::file("write", path))?;
+    file.as_file().sync_all().map_err(CliError::file("write", path))?;
+    file.persist(path).map_err(|error| CliError::file("write", path)(error.error))?;
+    Ok(Written { sha256: written.sha256, bytes: beginning.len() as u64 + values })
+}
+
+/// The plain file of a version, checked against its hash.
+async fn plain_file(api: &Api, job: &Job, version: &ModelVersion, path: &Path) -> Result<(Written, NamedTempFile), CliError> {
+    // It is removed when it is dropped, and the folder of the file has room for a model.
+    let plain = temporary_beside(path).map_err(CliError::file("write", path))?;
+    let written = download(api, job.head.id, version, ModelForm::F32, plain.path()).await?;
+    // The download replaced the file of this name: the handle is of the one before.
+    let plain = NamedTempFile::from_parts(File::open(plain.path()).map_err(CliError::file("read", path))?, plain.into_temp_path());
+    Ok((written, plain))
+}
+
+/// Downloads a version and writes it with its layers as an ONNX file.
+async fn write_onnx(api: &Api, job: &Job, version: &ModelVersion, path: &Path) -> Result<Written, CliError> {
+    let name = job.file.name.to_string();
+    let spec = &job.file.model.spec;
+    let ModelSpec::Layers(network) = spec else { return Err(ExportError::NoLayers(name).into()) };
+    let parameters = spec.parameters().map_err(|error| ExportError::Onnx(PredictError::from(error).into()))?;
+    let (_, plain) = plain_file(api, job, version, path).await?;
+    let body = std::fs::read(plain.path()).map_err(CliError::file("read", path))?;
+    let model = model_in_form(&body, &Arc::new(parameters), ModelForm::F32).map_err(ExportError::OtherModel)?;
+    let number = ("version".to_owned(), version.version.to_string());
+    let metadata = vec![("job".to_owned(), job.head.id.to_string()), number];
+    let inputs = job.file.model.inputs.clone().unwrap_or_default();
+    let preparation = Preparation::of(&inputs);
+    let (values, channels) = (network.input.iter().product(), network.input.first().copied().unwrap_or(1));
+    let prologue = preparation.scales(values, channels).map(|(mean, deviation)| Prologue { mean, deviation });
+    let classes = inputs.target.map(|target| target.classes).unwrap_or_default();
+    let settings = OnnxSettings { name: Some(name), metadata, prologue, classes };
+    let content = onnx::write(network, &model, &settings).map_err(ExportError::Onnx)?;
+    let mut file = temporary_beside(path).map_err(CliError::file("write", path))?;
+    file.write_all(&content).map_err(CliError::file("write", path))?;
+    file.as_file().sync_all().map_err(CliError::file("write", path))?;
+    file.persist(path).map_err(|error| CliError::file("write", path)(error.error))?;
+    Ok(Written { sha256: Sha256Hash::of(&content), bytes: content.len() as u64 })
+}
+
 /// The hash of a stored file; none of a file that is computed while it is sent.
 fn hash_in_etag(headers: &HeaderMap) -> Option<Sha256Hash> {
     headers.get(ETAG)?.to_str().ok()?.trim_matches('"').parse().ok()
@@ -155,6 +237,11 @@ fn interrupted(call: &str, error: &reqwest::Error) -> ApiError {
 
 #[cfg(test)]
 mod tests {
+    use tributary_protocol::layers::{Layer, LayeredModel};
+    use tributary_protocol::model::ParameterSpec;
+    use tributary_protocol::safetensors::{model_metadata, model_to_bytes};
+    use tributary_protocol::seed::Seed;
+
     use super::*;
     use crate::job::args::{JobArgs, MetricsSinks};
     use crate::testing::{Fake, job, output};
@@ -192,7 +279,7 @@ mod tests {
             job,
             version,
             best: false,
-            form: ModelForm::F32,
+            form: ExportForm::F32,
             output: Some(output.into()),
             sinks: MetricsSinks::default(),
         }
@@ -231,7 +318,7 @@ mod tests {
     async fn another_form_has_its_own_length_and_its_name_says_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
-        let half = JobExportArgs { form: ModelForm::F16, ..args(None, &path) };
+        let half = JobExportArgs { form: ExportForm::F16, ..args(None, &path) };
         let coordinator = fake(b"a model of 32-bit values", b"half of it");
         let api = coordinator.start().await;
         let (output, printed) = output(true);
@@ -241,8 +328,48 @@ mod tests {
         assert_eq!(exported["sha256"], Sha256Hash::of(b"half of it").to_string());
         assert_eq!(std::fs::read(&path).unwrap(), b"half of it");
         let named = |form| default_path(&coordinator.jobs[0], 1, form).display().to_string();
-        let names = ModelForm::ALL.map(named);
-        assert_eq!(names, ["digits-v1.safetensors", "digits-v1-f16.safetensors", "digits-v1-int8.safetensors"]);
+        let names = [ExportForm::F32, ExportForm::F16, ExportForm::Onnx].map(named);
+        assert_eq!(names, ["digits-v1.safetensors", "digits-v1-f16.safetensors", "digits-v1.onnx"]);
+    }
+
+    /// A coordinator whose job has this model.
+    fn with_model(spec: ModelSpec) -> Fake {
+        let model = model_to_bytes(&spec.initial_model(Seed(1)).unwrap(), &model_metadata());
+        let mut coordinator = fake(&model, &model);
+        coordinator.jobs[0].file.model.spec = spec;
+        coordinator
+    }
+
+    #[tokio::test]
+    async fn a_list_of_layers_is_written_as_an_onnx_file_and_nothing_else_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.onnx");
+        let layers = vec![Layer::Linear { out_features: 2, bias: true }, Layer::Relu {}];
+        let network = LayeredModel { input: vec![3], layers };
+        let spec = ModelSpec::Layers(network.clone());
+        let coordinator = with_model(spec.clone());
+        let (output, printed) = output(true);
+        let onnx = JobExportArgs { form: ExportForm::Onnx, ..args(None, &path) };
+        run(&onnx, &coordinator.start().await, &output).await.unwrap();
+        let job = coordinator.jobs[0].head.id.to_string();
+        let metadata = vec![("job".to_owned(), job), ("version".to_owned(), "1".to_owned())];
+        let settings = OnnxSettings { name: Some("digits".to_owned()), metadata, ..OnnxSettings::default() };
+        let expected = onnx::write(&network, &spec.initial_model(Seed(1)).unwrap(), &settings).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), expected);
+        let exported: serde_json::Value = serde_json::from_str(&printed.lock().unwrap()).unwrap();
+        assert_eq!((&exported["form"], &exported["bytes"]), (&"onnx".into(), &expected.len().into()));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn an_apps_own_network_has_no_onnx_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let coordinator = with_model(ModelSpec::Parameters(vec![ParameterSpec::new("w", [2])]));
+        let onnx = JobExportArgs { form: ExportForm::Onnx, ..args(None, &folder.path().join("model.onnx")) };
+        let error = run(&onnx, &coordinator.start().await, &output(true).0).await.expect_err("no layers");
+        let expected = "the model of the job digits is a list of parameters, whose network only the apps have";
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[tokio::test]

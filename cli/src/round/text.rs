@@ -49,6 +49,7 @@ pub(crate) fn line(round: &Round) -> String {
         (_, Some(reason)) => format!("{} abandoned: {reason}", round.task),
         (Task::Train, None) => round.phase.to_string(),
         (Task::Evaluate, None) => "evaluated".into(),
+        (Task::Describe, None) => "described".into(),
     };
     let mut parts = vec![format!("{} of {} reported", round.reported, round.cohort)];
     let counts =

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use tributary_client::examples::ExamplesError;
 
 use super::labels::{LABELS_MAX, LabelMap};
+use super::schema::SchemaError;
 use crate::error::Failure;
 
 #[derive(Debug, thiserror::Error)]
@@ -30,8 +31,12 @@ pub(super) enum TableError {
     Field { line: u64, column: String, problem: FieldProblem },
     #[error("the target {0} has numbers that are no classes, such as {1}")]
     NotClasses(String, String),
+    #[error("the column {0} has more than 1000 different texts: is it a name or an id, which no model should read?")]
+    TooManyCategories(String),
     #[error("all values of the column {0} are missing")]
     AllMissing(String),
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
     #[error(transparent)]
     Examples(#[from] ExamplesError),
 }
@@ -80,6 +85,7 @@ impl TableError {
             },
             Self::NotClasses(..) => "--regression learns to predict numbers",
             Self::NoColumn { .. } | Self::OneColumn => "is the --delimiter right?",
+            Self::Schema(error) => return error.hint(),
             _ => return None,
         };
         Some(hint.into())

@@ -8,18 +8,33 @@ use csv::{Position, StringRecord};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
+use tributary_protocol::inputs::Inputs;
 
 use super::error::TableError;
 use super::rows::{Rows, Table, TableOptions};
+use super::schema::{RawTable, SchemaOptions, SchemaRows};
 use super::sniff::Sniffed;
 
 /// Reads a whole table into memory.
 pub(super) fn read(file: File, options: &TableOptions) -> Result<Table, TableError> {
+    let mut rows = Rows::new(options, &Sniffed { delimiter: b',', has_header: true });
+    read_rows(file, |record| rows.push(record))?;
+    rows.finish()
+}
+
+/// Reads a whole table by the columns of a job.
+pub(super) fn read_by_schema(file: File, inputs: &Inputs, options: &SchemaOptions) -> Result<RawTable, TableError> {
+    let mut rows = SchemaRows::new(inputs, options);
+    read_rows(file, |record| rows.push_record(record))?;
+    rows.finish()
+}
+
+/// Gives the names of the columns to `push`, then each row.
+fn read_rows(file: File, mut push: impl FnMut(&StringRecord) -> Result<(), TableError>) -> Result<(), TableError> {
     let reader = SerializedFileReader::new(file).map_err(unreadable)?;
     let columns = reader.metadata().file_metadata().schema().get_fields().iter();
     let names: Vec<String> = columns.map(|column| column.name().to_owned()).collect();
-    let mut rows = Rows::new(options, &Sniffed { delimiter: b',', has_header: true });
-    rows.push(&StringRecord::from(names))?;
+    push(&StringRecord::from(names))?;
     let mut record = StringRecord::new();
     for (row, line) in reader.get_row_iter(None).map_err(unreadable)?.zip(1..) {
         record.clear();
@@ -27,9 +42,9 @@ pub(super) fn read(file: File, options: &TableOptions) -> Result<Table, TableErr
             record.push_field(&text(value).ok_or_else(|| TableError::Kind(name.clone()))?);
         }
         record.set_position(Some(Position::new().set_line(line).clone()));
-        rows.push(&record)?;
+        push(&record)?;
     }
-    rows.finish()
+    Ok(())
 }
 
 fn unreadable(error: ParquetError) -> TableError {
@@ -109,7 +124,7 @@ mod tests {
             let batch = table.examples.batch(&[0, 1, 2]).unwrap();
             assert_eq!(batch.inputs, [0.25, 4.0, 1e-3, 4.0, 3.0, 4.0]);
             assert_eq!(batch.targets, Targets::Classes(vec![1, 0, 1]));
-            assert_eq!((table.target.as_deref(), table.inputs, table.classes), (Some("animal"), 2, 2));
+            assert_eq!((table.examples.input_shape(), table.classes), (&[2][..], 2));
             assert_eq!(table.notes, ["left out for missing values: 1 of the lines"]);
         }
     }

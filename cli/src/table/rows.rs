@@ -35,10 +35,6 @@ pub(crate) struct TableOptions {
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) examples: MemoryExamples,
-    /// The name of the target's column, if the table has names.
-    pub(crate) target: Option<String>,
-    /// Numbers of one input.
-    pub(crate) inputs: usize,
     /// For text labels.
     pub(crate) labels: Option<LabelMap>,
     /// The largest class and one; 0 for numbers.
@@ -182,8 +178,7 @@ impl<'a> Rows<'a> {
         };
         let shape = self.options.input_shape.clone().unwrap_or_else(|| vec![inputs]);
         let examples = MemoryExamples::new(shape, std::mem::take(&mut self.inputs), targets)?;
-        let target = self.header.is_some().then_some(target_name);
-        Ok(Table { examples, target, inputs, labels, classes, notes: self.notes })
+        Ok(Table { examples, labels, classes, notes: self.notes })
     }
 
     /// The class of each example, and the labels if they are texts.

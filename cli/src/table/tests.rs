@@ -19,7 +19,7 @@ fn text_labels_become_classes_in_alphabetical_order_or_in_the_given_one() {
     let text = "x;animal\n1;dog\n2;cat\n3;dog\n";
     let table = read_text(text, &TableOptions::default()).unwrap();
     assert_eq!(all(&table).targets, Targets::Classes(vec![1, 0, 1]));
-    assert_eq!((table.target.as_deref(), table.inputs, table.classes), (Some("animal"), 1, 2));
+    assert_eq!((table.examples.input_shape(), table.classes), (&[1][..], 2));
     assert_eq!(table.labels.unwrap().to_string(), "cat = 0, dog = 1");
     assert_eq!(table.notes, ["the fields are separated by \";\" (--delimiter)"]);
 
@@ -35,7 +35,7 @@ fn text_labels_become_classes_in_alphabetical_order_or_in_the_given_one() {
 fn no_text_of_a_table_acts_on_a_terminal_or_ends_a_comment() {
     let table = read_text("x,\"a\nb\"\n1,\"it's\"\n2,\"\u{1b}[2J\nname\"\n", &TableOptions::default()).unwrap();
     let labels = table.labels.unwrap();
-    for text in [labels.to_string(), labels.option(), table.target.unwrap()] {
+    for text in [labels.to_string(), labels.option()] {
         assert!(tributary_protocol::text::is_text(&text), "{text:?}");
     }
     assert!(labels.option().starts_with('\'') && labels.option().contains("it'\\''s"), "{}", labels.option());

@@ -11,6 +11,11 @@ export interface Options {
   attributes?: Record<string, string>;
   /** How long the coordinator may hold a check-in while it has no work: 30,000 ms by default, 60,000 at most. */
   waitMs?: number;
+  /**
+   * How many seconds lie between two checkpoints of a training on the CPU, from which the next session goes on after the
+   * page was closed: 300 by default, 0 for none.
+   */
+  checkpointEveryS?: number;
   /** Allows `http:` to other machines: everyone on the way can read models and updates. */
   allowPlaintext?: boolean;
   /**
@@ -36,7 +41,7 @@ export interface Outcome {
    * `contributed`: the coordinator accepted an update. `evaluated`: it accepted an evaluation. `nothing-to-do`: it had
    * no work. `too-late`: the round closed before the work was done. `interrupted`: the session was stopped.
    */
-  kind: "contributed" | "evaluated" | "nothing-to-do" | "too-late" | "interrupted";
+  kind: "contributed" | "evaluated" | "described" | "nothing-to-do" | "too-late" | "interrupted";
   /** The round's number in its job, from 1. */
   round?: number;
   /** Wait this long before the next session. */

@@ -62,6 +62,7 @@ pub struct BrowserClient {
     /// `None` on the CPU.
     gpu: Option<BrowserGpu>,
     device: Device,
+    clock: Arc<BrowserClock>,
 }
 
 #[wasm_bindgen]
@@ -77,12 +78,13 @@ impl BrowserClient {
         settings.sdk = Some("browser".to_owned());
         PAGE.set(Some(browser.clone()));
         let (errands, traffic) = (Errands::of(browser.clone()), Traffic::default());
+        let clock = Arc::new(BrowserClock(errands.clone()));
         let gpu = browser.gpu().map(|_| BrowserGpu(errands.clone()));
         let builder = Builder::from(settings)
             .store(Arc::new(BrowserStore::read(&browser, errands.clone())))
-            .transport(Arc::new(FetchTransport { errands: errands.clone(), traffic: traffic.clone() }))
-            .clock(Arc::new(BrowserClock(errands)));
-        Ok(Self { client: builder.build().map_err(|error| thrown(&error))?, traffic, gpu, device })
+            .transport(Arc::new(FetchTransport { errands, traffic: traffic.clone() }))
+            .clock(Arc::clone(&clock) as Arc<_>);
+        Ok(Self { client: builder.build().map_err(|error| thrown(&error))?, traffic, gpu, device, clock })
     }
 
     /// The client's id. Enrols it first if it has none.
@@ -113,7 +115,8 @@ impl BrowserClient {
         let shape = shape.into_iter().map(|length| length as usize).collect();
         let examples = MemoryExamples::new(shape, inputs, Targets::Classes(labels));
         let examples = examples.map_err(|error| misused(&error.to_string()))?;
-        let mut trainer = ReportingTrainer::new(examples, self.gpu.clone(), self.device == Device::Gpu, report);
+        let (gpu, is_required, clock) = (self.gpu.clone(), self.device == Device::Gpu, Arc::clone(&self.clock));
+        let mut trainer = ReportingTrainer::new(examples, gpu, is_required, report, clock);
         let before = (self.traffic.sent(), self.traffic.received());
         let outcome = self.client.run_once(&mut trainer, &AlwaysOn).await.map_err(|error| thrown(&error))?;
         let traffic = (self.traffic.sent() - before.0, self.traffic.received() - before.1);

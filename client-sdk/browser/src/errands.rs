@@ -109,7 +109,7 @@ async fn compute(gpu: &Gpu, work: Work) -> Result<Vec<f32>, JsValue> {
 async fn send(browser: &Browser, request: Request, mut answer: oneshot::Sender<Result<Response, TransportError>>) {
     if let Err(error) = browser.stored().await {
         let text = format!("nothing is sent, because the state cannot be stored: {}", words(&error));
-        let _ = answer.send(Err(TransportError(text)));
+        let _ = answer.send(Err(TransportError::Failed(text)));
         return;
     }
     let headers = Array::new();
@@ -162,7 +162,7 @@ async fn hand_over(call: &BrowserRequest, pieces: &mpsc::UnboundedSender<Result<
 
 fn read_head(head: &Array) -> Result<(StatusCode, HeaderMap), TransportError> {
     let status = head.get(0).as_f64().and_then(|status| StatusCode::from_u16(status as u16).ok());
-    let status = status.ok_or_else(|| TransportError("the browser gives no status".into()))?;
+    let status = status.ok_or_else(|| TransportError::Failed("the browser gives no status".into()))?;
     let texts: Vec<String> = head.iter().skip(1).filter_map(|text| text.as_string()).collect();
     let mut headers = HeaderMap::new();
     for pair in texts.as_chunks().0 {
@@ -175,7 +175,7 @@ fn read_head(head: &Array) -> Result<(StatusCode, HeaderMap), TransportError> {
 }
 
 fn failed(error: &JsValue) -> TransportError {
-    TransportError(words(error))
+    TransportError::Failed(words(error))
 }
 
 /// What a value that was thrown says.

@@ -11,6 +11,7 @@ pub(crate) fn described(outcome: &Outcome, work: Option<Work>, (sent, received):
     let (kind, round, waits_for) = match outcome {
         Outcome::Contributed { round, .. } => ("contributed", Some(round), None),
         Outcome::Evaluated { round, .. } => ("evaluated", Some(round), None),
+        Outcome::Described { round, .. } => ("described", Some(round), None),
         Outcome::NothingToDo { waits_for, .. } => ("nothing-to-do", None, waits_for.as_ref()),
         Outcome::TooLate { round, .. } => ("too-late", Some(round), None),
         _ => ("interrupted", None, None),

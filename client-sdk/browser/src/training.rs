@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde::Serialize;
+use tributary_client::clock::Clock;
 use tributary_client::examples::MemoryExamples;
 use tributary_client::{
-    AcceleratedTrainer, EvaluateTask, Evaluated, LayerTrainer, TrainError, TrainTask, Trained, Trainer,
+    AcceleratedTrainer, DescribeTask, Description, EvaluateTask, Evaluated, LayerTrainer, PausingTrainer, TrainError,
+    TrainTask, Trained, Trainer,
 };
 use tributary_protocol::plan::Algorithm;
 
@@ -41,7 +43,8 @@ pub(crate) struct Work {
 }
 
 enum Layers {
-    Cpu(LayerTrainer),
+    /// IndexedDB writes a checkpoint while the worker does not compute.
+    Cpu(PausingTrainer<LayerTrainer>),
     Gpu(AcceleratedTrainer<BrowserGpu>),
 }
 
@@ -57,10 +60,16 @@ pub(crate) struct ReportingTrainer {
 
 impl ReportingTrainer {
     /// Trains on the GPU, if there is one to use. If it is required, what it cannot train is an error.
-    pub(crate) fn new(examples: MemoryExamples, gpu: Option<BrowserGpu>, is_required: bool, report: fn(u64)) -> Self {
+    pub(crate) fn new(
+        examples: MemoryExamples,
+        gpu: Option<BrowserGpu>,
+        is_required: bool,
+        report: fn(u64),
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let examples = Arc::new(examples);
         let layers = match gpu {
-            None => Layers::Cpu(LayerTrainer::new(examples)),
+            None => Layers::Cpu(PausingTrainer::new(LayerTrainer::new(examples), clock)),
             Some(gpu) => Layers::Gpu(AcceleratedTrainer::new(examples, gpu, is_required)),
         };
         Self { layers, report, batches: Cell::new(0), work: None }
@@ -127,5 +136,12 @@ impl Trainer for ReportingTrainer {
         let device = Computed::Cpu;
         *work = Some(Work { examples, loss, device, instead_of_gpu: None, steps: None, accuracy });
         Ok(evaluated)
+    }
+
+    fn describe(&mut self, task: &DescribeTask<'_>) -> Result<Description, TrainError> {
+        match &mut self.layers {
+            Layers::Cpu(trainer) => trainer.describe(task),
+            Layers::Gpu(trainer) => trainer.describe(task),
+        }
     }
 }

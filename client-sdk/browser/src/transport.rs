@@ -47,7 +47,8 @@ impl Transport for FetchTransport {
         self.errands.leave(Errand::Send { request, answer });
         Box::pin(async move {
             let response = answered(response).await;
-            let response = response.unwrap_or_else(|| Err(TransportError("the page is being closed".into())))?;
+            let response =
+                response.unwrap_or_else(|| Err(TransportError::Failed("the page is being closed".into())))?;
             let traffic = self.traffic.clone();
             Ok(Response { body: response.body.inspect(move |piece| traffic.came(piece)).boxed(), ..response })
         })

@@ -40,6 +40,8 @@ typedef enum TributaryStatus {
     TRIBUTARY_STATUS_INTERRUPTED = 10,
     /* A fault of the SDK. */
     TRIBUTARY_STATUS_INTERNAL = 11,
+    /* The server's certificate is not one that the client trusts for its name. */
+    TRIBUTARY_STATUS_UNTRUSTED = 12,
 } TributaryStatus;
 
 /* A client of one coordinator. Its calls block the calling thread; it does one at a time. */
@@ -51,7 +53,7 @@ typedef struct TributaryExamples TributaryExamples;
 /* Ends the sessions that were started with it, from any thread and for good. */
 typedef struct TributaryCancel TributaryCancel;
 
-/* Whether a training should stop, and where it stopped. */
+/* Whether a training should stop, where it stopped, and what it measured. */
 typedef struct TributaryStop TributaryStop;
 
 /* An attribute of the device. */
@@ -72,6 +74,19 @@ typedef struct TributaryKeyStore {
     int32_t (*sign)(void *context, const uint8_t *message, size_t message_bytes, uint8_t *signature,
                     size_t *signature_bytes);
 } TributaryKeyStore;
+
+/* A statement of the device's platform that an attester fills in with `tributary_attest`. */
+typedef struct TributaryAttestation TributaryAttestation;
+
+/* What the platform says about the device, where the operator asks for it. The function returns 0 for success. */
+typedef struct TributaryAttester {
+    /* Passed to the function. */
+    void *context;
+    /* Passes the statement to `tributary_attest`. `key` are the 32 bytes of the SHA-256 of the device's public key, which a
+     * platform that signs a nonce of the app should sign; null where the client has no key. The thread that runs a
+     * session calls it at an enrolment. */
+    int32_t (*attest)(void *context, const uint8_t *key, TributaryAttestation *attestation);
+} TributaryAttester;
 
 /* Settings of a client. Zeros and nulls are the defaults, where there are any. */
 typedef struct TributarySettings {
@@ -95,6 +110,11 @@ typedef struct TributarySettings {
     int32_t allow_plaintext;
     /* May be null: the key is then kept in the folder. */
     const TributaryKeyStore *key_store;
+    /* How many seconds lie between two checkpoints of a training, from which the next session goes on after a crash or a
+     * kill: 0 for 300, `UINT32_MAX` for no checkpoints. */
+    uint32_t checkpoint_every_s;
+    /* May be null: then the client enrols without a statement about the device. */
+    const TributaryAttester *attester;
 } TributarySettings;
 
 /* The device at a moment. -1 is unknown, which hinders nothing. */
@@ -179,13 +199,13 @@ typedef struct TributaryTask {
     double proximal;
     /* The source of all randomness. */
     uint64_t seed;
-    /* `cross_entropy` or `mse`. */
+    /* `cross_entropy`, `mse`, or `other` for a loss of the app. */
     const char *loss;
     /* `[training]` of the job file as JSON; empty for an evaluation. */
     const char *training_json;
     /* `[model]` of the job file as JSON. */
     const char *model_json;
-    /* For `tributary_should_stop`, `tributary_suspend` and `tributary_is_over`. */
+    /* For `tributary_should_stop`, `tributary_checkpoint_is_due` and `tributary_is_over`. */
     const TributaryStop *stop;
     /* Where an earlier session suspended this training, perhaps with an earlier release of the app; null to begin. The
      * result must be that of a training that was not suspended. Begin if the checkpoint does not fit. */
@@ -233,6 +253,8 @@ typedef enum TributaryOutcomeKind {
     TRIBUTARY_OUTCOME_KIND_TOO_LATE = 4,
     /* The host or the app stopped the session. */
     TRIBUTARY_OUTCOME_KIND_INTERRUPTED = 5,
+    /* The coordinator accepted the sums of the client's examples. */
+    TRIBUTARY_OUTCOME_KIND_DESCRIBED = 6,
 } TributaryOutcomeKind;
 
 /* How a session ended, and when to begin the next one. */
@@ -251,8 +273,28 @@ uint32_t tributary_abi_version(void);
 /* Why the last call of this thread that did not return `TRIBUTARY_STATUS_OK` failed. Valid until the next such call. */
 const char *tributary_last_error(void);
 
+/* The name of a status in a log, such as `unreachable`. For a number that is no status it is `unknown`. */
+const char *tributary_status_name(int32_t status);
+
+/* What the client of this thread's last session waits for, as JSON; empty if the session did not end with
+ * `TRIBUTARY_OUTCOME_KIND_NOTHING_TO_DO`, or if the coordinator did not say. Valid until this thread's next session. */
+const char *tributary_waits_for(void);
+
 /* Makes a client. Nothing is read, written or sent yet. Free it with `tributary_client_free`. */
 TributaryStatus tributary_client_new(const TributarySettings *settings, TributaryClient **client);
+
+/* Gives the client's id, which enrols the client if it has none. The text is valid until this thread's next call of this
+ * function or of `tributary_open_jobs`. */
+TributaryStatus tributary_enrol(const TributaryClient *client, const char **id);
+
+/* Gives what the running jobs of the population require of examples, as a list in JSON, with `name`, `loss`, and for
+ * networks as layers `input` and `output`. It needs no enrolment. The text is valid until this thread's next call of this
+ * function or of `tributary_enrol`. */
+TributaryStatus tributary_open_jobs(const TributaryClient *client, const char **json);
+
+/* Passes a statement of the device's platform: its kind, for example `ios-app-attest`, and its text, binary ones in
+ * base64. An attester calls it. */
+TributaryStatus tributary_attest(TributaryAttestation *attestation, const char *platform, const char *statement);
 
 /* Frees a client; null is allowed. No session of it may run. */
 void tributary_client_free(TributaryClient *client);
@@ -302,6 +344,16 @@ int32_t tributary_should_stop(const TributaryStop *stop);
  * `TRIBUTARY_STATUS_INTERRUPTED`, or another status for a checkpoint that cannot be used. Where no later session can go on,
  * nothing is kept. */
 TributaryStatus tributary_suspend(const TributaryTask *task, const TributaryCheckpoint *checkpoint);
+
+/* Reports a figure of the app's own, such as an AUC, with the result of this training or evaluation: a finite number,
+ * with a name of a-z, 0-9, `_`, `.` and `-`; at most 32. One of a name that was reported is replaced. */
+TributaryStatus tributary_metric(const TributaryTask *task, const char *name, double value);
+
+/* Whether a trainer should call `tributary_keep` and train on: 1 or 0. For null it is 0. */
+int32_t tributary_checkpoint_is_due(const TributaryStop *stop);
+
+/* Keeps where a training is that goes on, so that after a crash or a kill a later session goes on from there. */
+TributaryStatus tributary_keep(const TributaryTask *task, const TributaryCheckpoint *checkpoint);
 
 /* Whether the time that the job leaves for training is over: 1 or 0. The trainer then returns what it learned. */
 int32_t tributary_is_over(const TributaryStop *stop);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tributary_client::{AlwaysOn, BlockingClient, CancelToken, ConditionedHost};
 
+use crate::attest::Attester;
 use crate::errors::TributaryError;
 use crate::examples::Examples;
 use crate::host::{Conditions, Host, ask};
@@ -37,13 +38,17 @@ impl Cancel {
 #[uniffi::export]
 impl Client {
     /// Checks the settings. Nothing is read, written or sent yet. `keys` holds the device's key pair; without it, the
-    /// key is kept in the client's folder.
+    /// key is kept in the client's folder. `attester` says something about the device where the operator asks for it.
     ///
     /// # Errors
     /// [`TributaryError::BadInput`] that names the wrong setting.
-    #[uniffi::constructor(default(keys = None))]
-    pub fn new(settings: Settings, keys: Option<Arc<dyn KeyStore>>) -> Result<Arc<Self>, TributaryError> {
-        Ok(Arc::new(Self(settings.client(keys)?)))
+    #[uniffi::constructor(default(keys = None, attester = None))]
+    pub fn new(
+        settings: Settings,
+        keys: Option<Arc<dyn KeyStore>>,
+        attester: Option<Arc<dyn Attester>>,
+    ) -> Result<Arc<Self>, TributaryError> {
+        Ok(Arc::new(Self(settings.client(keys, attester)?)))
     }
 
     /// The client's id. Enrols the client if it has none.
@@ -52,6 +57,16 @@ impl Client {
     /// [`TributaryError`] if the coordinator does not answer or refuses the token.
     pub fn enrol(&self) -> Result<String, TributaryError> {
         Ok(self.0.enrol()?.to_string())
+    }
+
+    /// What the running jobs of the population require of examples, as JSON: a list of objects with `name`, `loss`, and
+    /// for networks as layers `input` and `output`. It needs no enrolment.
+    ///
+    /// # Errors
+    /// [`TributaryError`] if the coordinator does not answer or refuses the token.
+    pub fn open_jobs(&self) -> Result<String, TributaryError> {
+        let jobs = self.0.open_jobs()?;
+        serde_json::to_string(&jobs).map_err(|error| TributaryError::State { detail: error.to_string() })
     }
 
     /// One session on these examples: the SDK trains, or evaluates, the layers that the job describes. Without a host

@@ -20,6 +20,13 @@ pub enum TributaryError {
         /// The last attempt's error.
         detail: String,
     },
+    /// The server's certificate is not one that the client trusts for its name: of another CA, for another name, or
+    /// expired.
+    #[error("{detail}")]
+    Untrusted {
+        /// What is wrong with it.
+        detail: String,
+    },
     /// The coordinator refused a request, or its answer cannot be used.
     #[error("{detail}")]
     Refused {
@@ -82,6 +89,7 @@ impl From<ClientError> for TributaryError {
                 Self::BadInput { detail }
             }
             ClientError::Unreachable(_) => Self::Unreachable { detail },
+            ClientError::Untrusted(_) => Self::Untrusted { detail },
             ClientError::Refused(problem) => Self::Refused {
                 detail,
                 problem: problem.kind.uri().rsplit(':').next().unwrap_or_default().to_owned(),
@@ -95,7 +103,9 @@ impl From<ClientError> for TributaryError {
             ClientError::Training(error) => match error {
                 TrainError::NoExamples => Self::NoExamples { detail },
                 TrainError::Diverged => Self::Diverged { detail },
-                TrainError::DoesNotFit(_) | TrainError::CannotFollow(_) => Self::DoesNotFit { detail },
+                TrainError::DoesNotFit(_) | TrainError::CannotFollow(_) | TrainError::CannotDescribe => {
+                    Self::DoesNotFit { detail }
+                }
                 _ => Self::Training { detail },
             },
             // Of a newer SDK, for which this border has no kind yet.

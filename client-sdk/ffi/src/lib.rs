@@ -10,6 +10,7 @@
 //! | `checkpoint` | where a training of the app was suspended |
 //! | `host` | what the app says about the device |
 //! | `keys` | a key pair in the device's hardware |
+//! | `attest` | what the platform says about the device |
 //! | `outcome`, `errors` | how a session ends |
 //! | `floats` | numbers as bytes |
 //! | `c` | the same for C: `tributary.h` |
@@ -22,6 +23,7 @@
     reason = "exported symbols are unsafe attributes, which UniFFI's macros write; pointers of C occur in `c` only"
 )]
 
+mod attest;
 pub mod c;
 mod checkpoint;
 mod client;
@@ -36,6 +38,7 @@ mod settings;
 mod tests;
 mod trainer;
 
+pub use attest::{Attestation, Attester};
 pub use checkpoint::Checkpoint;
 pub use client::{Cancel, Client};
 pub use errors::{CallbackError, TrainerError, TributaryError};

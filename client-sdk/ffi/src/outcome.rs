@@ -19,6 +19,13 @@ pub enum Outcome {
         /// Wait this long.
         retry_after_ms: u64,
     },
+    /// The coordinator accepted the sums of the client's examples.
+    Described {
+        /// Number of the description in its job, from 1.
+        round: u32,
+        /// Wait this long.
+        retry_after_ms: u64,
+    },
     /// The coordinator had no work for this client.
     NothingToDo {
         /// What the client waits for as JSON, if the coordinator said so.
@@ -46,6 +53,7 @@ impl From<Ended> for Outcome {
         match ended {
             Ended::Contributed { round, .. } => Self::Contributed { round, retry_after_ms },
             Ended::Evaluated { round, .. } => Self::Evaluated { round, retry_after_ms },
+            Ended::Described { round, .. } => Self::Described { round, retry_after_ms },
             Ended::TooLate { round, .. } => Self::TooLate { round, retry_after_ms },
             Ended::NothingToDo { waits_for, .. } => {
                 let waits_for = waits_for.and_then(|waits_for| serde_json::to_string(&waits_for).ok());

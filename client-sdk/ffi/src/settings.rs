@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tributary_client::{BlockingClient, Builder};
 
+use crate::attest::{AppAttester, Attester};
 use crate::errors::TributaryError;
 use crate::keys::{AppKeys, KeyStore};
 
@@ -26,6 +27,10 @@ pub struct Settings {
     /// How long the coordinator may hold a check-in while it has no work, at most 60,000.
     #[uniffi(default = 30000)]
     pub wait_ms: u32,
+    /// How many seconds lie between two checkpoints of a training, from which the next session goes on after the app
+    /// was killed; 0 for none.
+    #[uniffi(default = 300)]
+    pub checkpoint_every_s: u32,
     /// Accepts only certificates of these CAs, in PEM.
     #[uniffi(default = None)]
     pub ca_pem: Option<String>,
@@ -39,17 +44,25 @@ pub struct Settings {
 
 impl Settings {
     /// The client of these settings. Nothing is read, written or sent yet.
-    pub(crate) fn client(self, keys: Option<Arc<dyn KeyStore>>) -> Result<BlockingClient, TributaryError> {
+    pub(crate) fn client(
+        self,
+        keys: Option<Arc<dyn KeyStore>>,
+        attester: Option<Arc<dyn Attester>>,
+    ) -> Result<BlockingClient, TributaryError> {
         let mut settings = tributary_client::Settings::new(self.server, self.token);
         settings.state_dir = Some(self.state_dir.into());
         settings.attributes = self.attributes.into_iter().collect();
         settings.wait_ms = Some(self.wait_ms);
+        settings.checkpoint_every_s = Some(self.checkpoint_every_s);
         settings.ca_pem = self.ca_pem;
         settings.allow_plaintext = self.allow_plaintext;
         settings.sdk = Some(self.sdk.unwrap_or_else(|| LANGUAGE.to_owned()));
         let mut builder = Builder::from(settings);
         if let Some(keys) = keys {
             builder = builder.key_store(Arc::new(AppKeys(keys)));
+        }
+        if let Some(attester) = attester {
+            builder = builder.attestation(AppAttester(attester));
         }
         Ok(BlockingClient::new(builder.build()?)?)
     }

@@ -2,15 +2,18 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use tributary_client::trainer::{self, Trainer as _};
-use tributary_client::{KeyStore as _, TrainError};
+use tributary_client::{Attest as _, KeyStore as _, TrainError};
+use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{Secret, SecretKind};
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::model::{Model, ParameterList, ParameterSpec};
 use tributary_protocol::plan::{Loss, Training};
 use tributary_protocol::seed::Seed;
 
+use crate::attest::AppAttester;
 use crate::keys::AppKeys;
 use crate::trainer::AppTrainer;
 use crate::*;
@@ -22,6 +25,7 @@ pub(crate) fn settings() -> Settings {
         state_dir: "/nonexistent/tributary".to_owned(),
         attributes: HashMap::new(),
         wait_ms: 0,
+        checkpoint_every_s: 300,
         ca_pem: None,
         allow_plaintext: false,
         sdk: None,
@@ -30,7 +34,7 @@ pub(crate) fn settings() -> Settings {
 
 #[test]
 fn a_wrong_setting_is_bad_input_that_names_it() {
-    assert!(Client::new(settings(), None).is_ok());
+    assert!(Client::new(settings(), None, None).is_ok());
     type Change<'a> = &'a dyn Fn(&mut Settings);
     let cases: [(Change<'_>, &str); 6] = [
         (&|settings| settings.server = "fl.example.org".into(), "http://"),
@@ -43,7 +47,7 @@ fn a_wrong_setting_is_bad_input_that_names_it() {
     for (change, text) in cases {
         let mut settings = settings();
         change(&mut settings);
-        let error = Client::new(settings, None).err().unwrap();
+        let error = Client::new(settings, None, None).err().unwrap();
         assert!(matches!(&error, TributaryError::BadInput { detail } if detail.contains(text)), "{error:?}");
     }
 }
@@ -97,7 +101,7 @@ impl Host for Answering {
 
 #[test]
 fn a_host_that_fails_a_busy_device_and_a_cancel_end_a_session_before_its_first_request() {
-    let client = Client::new(settings(), None).unwrap();
+    let client = Client::new(settings(), None, None).unwrap();
     let examples = Examples::of_classes(vec![1], Floats(vec![1.0]), vec![0]).unwrap();
     let fails = Answering(Err(CallbackError::Failed { detail: "the sensor is gone".into() }));
     let metered = Answering(Ok(Device { metered: Some(true), ..Device::default() }));
@@ -112,6 +116,34 @@ fn a_host_that_fails_a_busy_device_and_a_cancel_end_a_session_before_its_first_r
     let impossible = Conditions { battery_percent_min: 101, ..Conditions::default() };
     let refused = client.run_once(&examples, None, Some(impossible), None);
     assert!(matches!(refused, Err(TributaryError::BadInput { .. })), "{refused:?}");
+}
+
+/// States the key that it was asked about, or fails.
+struct Platform {
+    fails: bool,
+}
+
+impl Attester for Platform {
+    fn attest(&self, key: Option<Vec<u8>>) -> Result<Attestation, CallbackError> {
+        match self.fails {
+            true => Err(CallbackError::Failed { detail: "no service".into() }),
+            false => Ok(Attestation { platform: "test".into(), statement: format!("{:?}", key.map(|key| key.len())) }),
+        }
+    }
+}
+
+#[test]
+fn an_attester_of_the_app_gets_the_hash_of_the_key_and_its_statement_is_sent() {
+    let attest = |fails, key| {
+        let attester = AppAttester(Arc::new(Platform { fails }));
+        let stated = attester.attest(key).as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(stated) = stated else { panic!("it waits") };
+        stated
+    };
+    let stated = attest(false, Some(Sha256Hash([7; 32]))).unwrap();
+    assert_eq!((stated.platform.as_str(), stated.statement.as_str()), ("test", "Some(32)"));
+    assert_eq!(attest(false, None).unwrap().statement, "None");
+    assert!(attest(true, None).unwrap_err().to_string().contains("no service"));
 }
 
 struct Key(usize);

@@ -37,7 +37,7 @@ pub struct TrainTask {
     pub batch_size: Option<u32>,
     /// The optimiser's step size.
     pub learning_rate: f64,
-    /// `cross_entropy` or `mse`.
+    /// `cross_entropy`, `mse`, or `other` for a loss of the app.
     pub loss: String,
     /// Weight of `(w - w_global)` in each gradient (FedProx); 0 for nothing.
     pub proximal: f64,
@@ -75,7 +75,7 @@ pub struct Trained {
 pub struct EvaluateTask {
     /// The global model.
     pub model: Vec<Tensor>,
-    /// `cross_entropy` or `mse`.
+    /// `cross_entropy`, `mse`, or `other` for a loss of the app.
     pub loss: String,
     /// `[model]` of the job file as JSON.
     pub model_json: String,
@@ -110,6 +110,16 @@ impl Stop {
     /// Whether the time that the job leaves for training is over: return now what was learned so far.
     pub fn is_over(&self) -> bool {
         self.0.is_over()
+    }
+
+    /// Whether to give [`Stop::keep`] a checkpoint and train on, so that an app that is killed loses little.
+    pub fn checkpoint_is_due(&self) -> bool {
+        self.0.checkpoint_is_due()
+    }
+
+    /// Keeps where the training is, for a later session ([`TrainTask::resume`]).
+    pub fn keep(&self, checkpoint: Checkpoint) {
+        self.0.keep(checkpoint.into());
     }
 }
 
@@ -183,7 +193,7 @@ impl trainer::Trainer for AppTrainer {
         };
         let trainer = &self.trainer;
         let work = |flags: &Arc<StopFlags>| trainer.train(told, Arc::new(Stop(Arc::clone(flags))));
-        let trained = apart(should_stop, &|| task.is_over(), work)??;
+        let trained = apart(Some(task), should_stop, work)??;
         let returned: Result<Vec<NamedTensor>, _> = trained.model.into_iter().map(named).collect();
         Ok(trainer::Trained::new(values_of(&returned?, task.model)?, trained.examples, trained.steps, trained.loss)
             .with_metrics(checked(&trained.metrics)?))
@@ -198,7 +208,7 @@ impl trainer::Trainer for AppTrainer {
             EvaluateTask { model: tensors(task.model), loss: loss_name(task.loss), model_json: json(task.spec)? };
         let trainer = &self.trainer;
         let work = |flags: &Arc<StopFlags>| trainer.evaluate(told, Arc::new(Stop(Arc::clone(flags))));
-        let Evaluated { examples, loss, accuracy, metrics } = apart(should_stop, &|| false, work)??;
+        let Evaluated { examples, loss, accuracy, metrics } = apart(None, should_stop, work)??;
         if accuracy.is_some_and(|accuracy| !(0.0..=1.0).contains(&accuracy)) {
             return Err(TrainError::DoesNotFit(format!("{accuracy:?} is no share of right classes")));
         }
@@ -225,6 +235,7 @@ fn loss_name(loss: Loss) -> String {
     match loss {
         Loss::CrossEntropy => "cross_entropy",
         Loss::Mse => "mse",
+        Loss::Other => "other",
     }
     .to_owned()
 }
@@ -233,7 +244,8 @@ fn json(value: &impl serde::Serialize) -> Result<String, TrainError> {
     serde_json::to_string(value).map_err(|error| TrainError::Other(error.to_string()))
 }
 
-fn checked(metrics: &HashMap<String, f64>) -> Result<Scalars, TrainError> {
+/// Metrics of the app, if names and values may be reported.
+pub(crate) fn checked(metrics: &HashMap<String, f64>) -> Result<Scalars, TrainError> {
     let metrics = metrics.iter().try_fold(Scalars::new(), |metrics, (name, value)| metrics.with(name, *value));
     metrics.map_err(|error| TrainError::DoesNotFit(error.to_string()))
 }

@@ -1,13 +1,17 @@
 //! One client, and its sessions.
 
+use std::sync::Arc;
+
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use tributary_client::blocking::Ended as Run;
 use tributary_client::{BlockingClient, Builder, Client, ClientError, Host, Outcome, Settings, Trainer};
 use tributary_protocol::device::DeviceState;
 
+use crate::attest::PythonAttester;
 use crate::errors::exception;
 use crate::layers::LayerExamples;
+use crate::progress::{Counting, Listener};
 use crate::signals::interrupted;
 use crate::trainer::PythonTrainer;
 
@@ -15,6 +19,7 @@ use crate::trainer::PythonTrainer;
 #[pyclass(frozen, module = "tributary._core")]
 pub(crate) struct Session {
     client: BlockingClient,
+    listener: Arc<Listener>,
 }
 
 /// How a session ended: its kind, the number of the round, the seconds until the next session, and what the client
@@ -23,13 +28,20 @@ type Ended = (&'static str, Option<u32>, f64, Option<String>);
 
 #[pymethods]
 impl Session {
-    /// A client with these [`Settings`], as JSON.
+    /// A client with these [`Settings`], as JSON. `listener(kind, number or None, text)` hears what sessions do;
+    /// `attester(hash of the key or None) -> (platform, statement)` states something about the device.
     #[new]
-    fn new(py: Python<'_>, settings: &str) -> PyResult<Self> {
+    fn new(py: Python<'_>, settings: &str, listener: Py<PyAny>, attester: Option<Py<PyAny>>) -> PyResult<Self> {
         let settings = serde_json::from_str::<Settings>(settings);
         let settings = settings.map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let client = Builder::from(settings).sdk("python").build().map_err(|error| exception(py, &error))?;
-        Ok(Self { client: BlockingClient::new(client).map_err(|error| exception(py, &error))? })
+        let listener = Arc::new(Listener(listener));
+        let hears = Arc::clone(&listener);
+        let mut builder = Builder::from(settings).sdk("python").on_progress(move |progress| hears.hear(progress));
+        if let Some(attester) = attester {
+            builder = builder.attestation(PythonAttester(attester));
+        }
+        let client = builder.build().map_err(|error| exception(py, &error))?;
+        Ok(Self { listener, client: BlockingClient::new(client).map_err(|error| exception(py, &error))? })
     }
 
     /// The client's id. Enrols the client if it has none.
@@ -54,7 +66,7 @@ impl Session {
     ) -> PyResult<Ended> {
         let host = PythonHost { object: host };
         if let Ok(examples) = trainer.bind(py).cast::<LayerExamples>() {
-            let mut trainer = examples.get().trainer();
+            let mut trainer = Counting { trainer: examples.get().trainer(), listener: Arc::clone(&self.listener) };
             return self.session(py, &mut trainer, &host);
         }
         let mut trainer = PythonTrainer::new(py, trainer, reports_text)?;
@@ -73,6 +85,7 @@ impl Session {
         Ok(match outcome {
             Outcome::Contributed { round, .. } => ("contributed", Some(round), retry_after_s, None),
             Outcome::Evaluated { round, .. } => ("evaluated", Some(round), retry_after_s, None),
+            Outcome::Described { round, .. } => ("described", Some(round), retry_after_s, None),
             Outcome::TooLate { round, .. } => ("too_late", Some(round), retry_after_s, None),
             Outcome::NothingToDo { waits_for, .. } => {
                 let waits_for = waits_for.and_then(|waits_for| serde_json::to_string(&waits_for).ok());

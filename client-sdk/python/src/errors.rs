@@ -8,6 +8,12 @@ use tributary_client::{Checkpoint, ClientError, TrainError};
 
 create_exception!(tributary, TributaryError, PyException, "A session failed. Finished work is kept and sent later.");
 create_exception!(tributary, Unreachable, TributaryError, "The coordinator does not answer.");
+create_exception!(
+    tributary,
+    Untrusted,
+    TributaryError,
+    "The server's certificate is not trusted: of another CA, for another name, or expired."
+);
 create_exception!(tributary, Refused, TributaryError, "The coordinator refused a request: `kind` says why.");
 create_exception!(tributary, Interrupted, TributaryError, "The session or the round ended: training stops here.");
 create_exception!(
@@ -25,6 +31,7 @@ pub(crate) fn exception(py: Python<'_>, error: &ClientError) -> PyErr {
     let text = error.to_string();
     let exception = match error {
         ClientError::Unreachable(_) => Unreachable::new_err(text),
+        ClientError::Untrusted(_) => Untrusted::new_err(text),
         ClientError::Refused(_) => Refused::new_err(text),
         ClientError::Training(error) => of_trainer(error, text),
         ClientError::Busy | ClientError::Forked => PyRuntimeError::new_err(text),
@@ -47,7 +54,9 @@ fn of_trainer(error: &TrainError, text: String) -> PyErr {
         TrainError::Interrupted | TrainError::Suspended(_) | TrainError::Pending => Interrupted::new_err(text),
         TrainError::NoExamples => NoExamples::new_err(text),
         TrainError::Diverged => Diverged::new_err(text),
-        TrainError::DoesNotFit(_) | TrainError::CannotFollow(_) => DoesNotFit::new_err(text),
+        TrainError::DoesNotFit(_) | TrainError::CannotFollow(_) | TrainError::CannotDescribe => {
+            DoesNotFit::new_err(text)
+        }
         _ => PyRuntimeError::new_err(text),
     }
 }

@@ -3,9 +3,11 @@
 //! Models cross the border as bytes (f32, little-endian, in the order of the parameters) and settings as JSON: the
 //! Python part makes arrays of them, so this part needs no numpy. A model is copied once in each direction.
 
+mod attest;
 mod client;
 mod errors;
 mod layers;
+mod progress;
 mod signals;
 mod trainer;
 
@@ -17,7 +19,7 @@ mod _core {
     use crate::client::Session;
     #[pymodule_export]
     use crate::errors::{
-        Diverged, DoesNotFit, Interrupted, NoExamples, Refused, Suspended, TributaryError, Unreachable,
+        Diverged, DoesNotFit, Interrupted, NoExamples, Refused, Suspended, TributaryError, Unreachable, Untrusted,
     };
     #[pymodule_export]
     use crate::layers::LayerExamples;

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 use serde_json::json;
 use tributary_client::trainer::apart;
-use tributary_client::{EvaluateTask, Evaluated, StopFlags, TrainError, TrainTask, Trained, Trainer};
+use tributary_client::{Checkpoint, EvaluateTask, Evaluated, StopFlags, TrainError, TrainTask, Trained, Trainer};
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::scalars::Scalars;
 
@@ -29,6 +29,15 @@ impl Stop {
 
     fn is_set(&self) -> bool {
         self.flags.is_set()
+    }
+
+    fn checkpoint_is_due(&self) -> bool {
+        self.flags.checkpoint_is_due()
+    }
+
+    /// Keeps where the training is: a number of steps, the sum of their losses, and bytes of the trainer.
+    fn keep(&self, steps: u64, losses: f64, state: Vec<u8>) {
+        self.flags.keep(Checkpoint::new(steps, losses).with_bytes(state));
     }
 }
 
@@ -69,8 +78,8 @@ impl PythonTrainer {
         &mut self,
         method: &'static str,
         arguments: &[Argument<'_>],
-        task: &str,
-        [should_stop, is_over]: [&dyn Fn() -> bool; 2],
+        (training, task): (Option<&TrainTask<'_>>, &str),
+        should_stop: &dyn Fn() -> bool,
         extract: impl for<'py> Fn(Bound<'py, PyAny>) -> PyResult<T> + Sync,
     ) -> Result<T, TrainError> {
         let (object, signal) = (&self.object, RefCell::new(None));
@@ -95,7 +104,7 @@ impl PythonTrainer {
             }
             signal.is_some() || should_stop()
         };
-        let result = apart(&should_stop, is_over, work)?;
+        let result = apart(training, &should_stop, work)?;
         match (result, signal.into_inner()) {
             (Ok(_), Some(signal)) => {
                 self.raised = Some(signal);
@@ -144,7 +153,7 @@ impl Trainer for PythonTrainer {
             task.constant.map_or(Argument::None, Argument::Values),
             resume.map_or(Argument::None, |checkpoint| Argument::Bytes(&checkpoint.bytes)),
         ];
-        self.call("train", &arguments, &told.to_string(), [should_stop, &|| task.is_over()], |result| {
+        self.call("train", &arguments, (Some(task), &told.to_string()), should_stop, |result| {
             let (model, examples, steps, loss, metrics): (Bound<'_, PyBytes>, u64, u64, f64, Named) =
                 result.extract()?;
             let values = from_bytes(model.as_bytes());
@@ -163,7 +172,7 @@ impl Trainer for PythonTrainer {
             "loss": task.loss,
         });
         let arguments = [Argument::Values(task.model.values())];
-        self.call("evaluate", &arguments, &told.to_string(), [should_stop, &|| false], |result| {
+        self.call("evaluate", &arguments, (None, &told.to_string()), should_stop, |result| {
             let (examples, loss, accuracy, metrics, classes): (u64, f64, Option<f64>, Named, Option<String>) =
                 result.extract()?;
             let classes = classes.map(|text| serde_json::from_str(&text)).transpose();

@@ -19,9 +19,11 @@ use crate::attest::Attest;
 use crate::clock::Clock;
 use crate::error::ClientError;
 use crate::host::Host;
+use crate::inputs::DESCRIBE_FLOOR;
 use crate::keys::KeyStore;
 use crate::outcome::Outcome;
 use crate::platform;
+use crate::progress::{Listener, Progress};
 use crate::session::{Context, run_once};
 use crate::store::Store;
 use crate::store::state::State;
@@ -33,6 +35,8 @@ pub use settings::Settings;
 
 /// How long a check-in is held when the app does not say.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
+/// How often a training that goes on is stored when the app does not say.
+const CHECKPOINT_DEFAULT: Duration = Duration::from_secs(300);
 
 /// One client of a coordinator. It has a state directory of its own, which no other process can use meanwhile.
 #[derive(Debug)]
@@ -51,6 +55,9 @@ pub struct Builder {
     attributes: BTreeMap<String, String>,
     sdk: String,
     wait: Duration,
+    /// Zero for never.
+    checkpoint_every: Duration,
+    describe_floor: u64,
     /// CAs in PEM.
     ca: Option<Vec<u8>>,
     allows_plaintext: bool,
@@ -58,6 +65,7 @@ pub struct Builder {
     attester: Option<Arc<dyn Attest>>,
     transport: Option<Arc<dyn Transport>>,
     clock: Option<Arc<dyn Clock>>,
+    listener: Listener,
 }
 
 impl fmt::Debug for Builder {
@@ -97,6 +105,21 @@ impl Builder {
         Self { wait, ..self }
     }
 
+    /// How often a training that goes on is stored, so that after a crash or a kill the next session goes on from
+    /// there: 300 s by default; zero for never. A checkpoint takes the time to write the model and what the optimiser
+    /// keeps. Trainers that cannot go on from one are not asked for any.
+    #[must_use]
+    pub fn checkpoint_every(self, checkpoint_every: Duration) -> Self {
+        Self { checkpoint_every, ..self }
+    }
+
+    /// How many rows a count must speak of before the client tells it, where a job standardises its inputs: 5 by
+    /// default. Smaller counts are withheld, and a client with fewer rows tells nothing.
+    #[must_use]
+    pub fn describe_floor(self, rows: u64) -> Self {
+        Self { describe_floor: rows, ..self }
+    }
+
     /// Keeps the device's key pair in secure hardware, for example, instead of the [`Self::store`]. It is used where
     /// the coordinator identifies clients by certificates.
     #[must_use]
@@ -131,6 +154,12 @@ impl Builder {
         Self { clock: Some(clock), ..self }
     }
 
+    /// Calls this when a session begins to download, to train, to send, or to repeat a request. It must return at once.
+    #[must_use]
+    pub fn on_progress(self, listener: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+        Self { listener: Listener(Some(Arc::new(listener))), ..self }
+    }
+
     /// Checks the settings. Nothing is read, written or sent yet.
     ///
     /// # Errors
@@ -161,14 +190,19 @@ impl Builder {
         };
         let store = self.store.map_or_else(platform::default_store, Ok)?;
         let clock = self.clock.map_or_else(platform::default_clock, Ok)?;
+        let coordinator = Coordinator::new(transport, server.clone(), Arc::clone(&clock));
         Ok(Client {
             context: Context {
+                describe_floor: self.describe_floor,
                 wait_ms: u32::try_from(self.wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX),
+                checkpoint_every_ms: u64::try_from(self.checkpoint_every.as_millis())
+                    .ok()
+                    .filter(|every_ms| *every_ms > 0),
                 keys: self.keys.unwrap_or_else(|| platform::default_keys(&store)),
                 attester: self.attester,
                 is_presented: AtomicBool::new(false),
                 state: State::new(store),
-                coordinator: Arc::new(Coordinator::new(transport, server.clone(), Arc::clone(&clock))),
+                coordinator: Arc::new(coordinator.reporting_to(self.listener)),
                 server,
                 enrolment: enrolment.secret().clone(),
                 attributes,
@@ -189,6 +223,12 @@ impl From<Settings> for Builder {
         }
         if let Some(wait_ms) = settings.wait_ms {
             builder = builder.wait(Duration::from_millis(wait_ms.into()));
+        }
+        if let Some(seconds) = settings.checkpoint_every_s {
+            builder = builder.checkpoint_every(Duration::from_secs(seconds.into()));
+        }
+        if let Some(rows) = settings.describe_floor {
+            builder = builder.describe_floor(rows);
         }
         #[cfg(feature = "native")]
         if let Some(directory) = settings.state_dir {
@@ -212,12 +252,15 @@ impl Client {
             attributes: BTreeMap::new(),
             sdk: "rust".to_owned(),
             wait: WAIT_DEFAULT,
+            checkpoint_every: CHECKPOINT_DEFAULT,
+            describe_floor: DESCRIBE_FLOOR,
             ca: None,
             allows_plaintext: false,
             keys: None,
             attester: None,
             transport: None,
             clock: None,
+            listener: Listener::default(),
         }
     }
 
@@ -324,8 +367,8 @@ mod tests {
 
     /// What a builder has of these settings; without its store and what the app brings as code.
     fn facts(builder: &Builder) -> impl PartialEq + fmt::Debug + use<'_> {
-        let Builder { server, enrolment_token, attributes, sdk, wait, ca, allows_plaintext, .. } = builder;
-        (server, enrolment_token, attributes, sdk, wait, ca, allows_plaintext)
+        let Builder { server, enrolment_token, attributes, sdk, wait, checkpoint_every, ca, .. } = builder;
+        (server, enrolment_token, attributes, sdk, wait, checkpoint_every, ca, builder.allows_plaintext)
     }
 
     #[test]

@@ -26,6 +26,13 @@ pub struct Settings {
     /// How many milliseconds the coordinator may hold a check-in, as [`Builder::wait`](super::Builder::wait).
     #[serde(default, alias = "waitMs")]
     pub wait_ms: Option<u32>,
+    /// How many seconds lie between two checkpoints of a training, as
+    /// [`Builder::checkpoint_every`](super::Builder::checkpoint_every); 0 for none.
+    #[serde(default, alias = "checkpointEveryS")]
+    pub checkpoint_every_s: Option<u32>,
+    /// Rows that a count must speak of, as [`Builder::describe_floor`](super::Builder::describe_floor).
+    #[serde(default, alias = "describeFloor")]
+    pub describe_floor: Option<u64>,
     /// Allows `http://` to other machines, as [`Builder::allow_plaintext`](super::Builder::allow_plaintext).
     #[serde(default, alias = "allowPlaintext")]
     pub allow_plaintext: bool,

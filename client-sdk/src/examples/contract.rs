@@ -18,6 +18,59 @@ pub trait Examples: Send + Sync {
     /// # Errors
     /// [`ExamplesError`] for an index that does not exist or data that cannot be read.
     fn batch(&self, indices: &[usize]) -> Result<Batch, ExamplesError>;
+
+    /// The same with the places that f64 has, for examples that a job's `[model.inputs]` scales; `None` where `batch`
+    /// has all there is.
+    ///
+    /// # Errors
+    /// As [`Self::batch`].
+    fn raw(&self, _indices: &[usize]) -> Result<Option<RawBatch>, ExamplesError> {
+        Ok(None)
+    }
+}
+
+/// Several examples as a table has them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RawBatch {
+    /// Values as `[batch, columns]`, row by row: numbers, codes of categories, days since 1970; NaN where one is
+    /// missing.
+    pub inputs: Vec<f64>,
+    /// What the network should predict, in the same order.
+    pub targets: RawTargets,
+}
+
+/// What a network should predict, before it is scaled.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RawTargets {
+    /// Classes, numbered from 0, one per example.
+    Classes(Vec<u32>),
+    /// Numbers as `[batch, width]`.
+    Values {
+        /// Row by row.
+        values: Vec<f64>,
+        /// Number of values per example.
+        width: usize,
+    },
+}
+
+impl RawTargets {
+    /// The numbers; empty for classes.
+    pub(super) fn numbers(&self) -> Vec<f64> {
+        match self {
+            Self::Classes(_) => Vec::new(),
+            Self::Values { values, .. } => values.clone(),
+        }
+    }
+
+    /// The same as f32.
+    pub(super) fn narrowed(self) -> Targets {
+        match self {
+            Self::Classes(classes) => Targets::Classes(classes),
+            Self::Values { values, width } => {
+                Targets::Values { values: values.into_iter().map(|value| value as f32).collect(), width }
+            }
+        }
+    }
 }
 
 /// Several examples.
@@ -74,6 +127,14 @@ pub enum ExamplesError {
         examples: usize,
         /// Number of targets given.
         got: usize,
+    },
+    /// The example with this index does not fit what the job feeds its network.
+    #[error("example {index}: {why}")]
+    Unfit {
+        /// Index of the example.
+        index: usize,
+        /// The column, and what is wrong with its value.
+        why: String,
     },
     /// A value of the example with this index is a NaN or an infinity.
     #[error("example {0} holds a value that is not finite")]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::contract::{Batch, Examples, ExamplesError, Targets};
+use super::contract::{Batch, Examples, ExamplesError, RawBatch, RawTargets, Targets};
 
 /// Examples in memory. Clones and subsets share the data, so many clients in one process need it only once.
 #[derive(Clone, Debug)]
@@ -28,7 +28,15 @@ struct Data {
 #[derive(Debug)]
 enum Inputs {
     Values(Vec<f32>),
-    Bytes { bytes: Vec<u8>, divisor: f32 },
+    Bytes {
+        bytes: Vec<u8>,
+        divisor: f32,
+    },
+    /// Rows of a table, NaN where a value is missing, and its targets where they are numbers.
+    Rows {
+        values: Vec<f64>,
+        numbers: Vec<f64>,
+    },
 }
 
 impl MemoryExamples {
@@ -61,6 +69,21 @@ impl MemoryExamples {
         }
         let count = bytes.len();
         Self::of(input_shape, each, count, Inputs::Bytes { bytes, divisor }, targets)
+    }
+
+    /// Rows of a table with `columns` raw values each, for jobs whose `[model.inputs]` scale them: numbers, codes of
+    /// categories, days since 1970, NaN where a value is missing.
+    ///
+    /// # Errors
+    /// [`ExamplesError`] if there are no columns, values and targets are not those of the same rows, or a value is
+    /// infinite.
+    pub fn from_rows(columns: usize, values: Vec<f64>, targets: RawTargets) -> Result<Self, ExamplesError> {
+        let each = values_of(&[columns])?;
+        if let Some(place) = values.iter().position(|value| value.is_infinite()) {
+            return Err(ExamplesError::NotFinite(place / each));
+        }
+        let (count, numbers) = (values.len(), targets.numbers());
+        Self::of(vec![columns], each, count, Inputs::Rows { values, numbers }, targets.narrowed())
     }
 
     fn of(
@@ -132,6 +155,21 @@ impl Examples for MemoryExamples {
         let stored: Vec<usize> = indices.iter().map(|index| self.stored(*index)).collect::<Result<_, _>>()?;
         Ok(Batch { inputs: self.data.inputs_of(&stored), targets: self.data.targets_of(&stored) })
     }
+
+    fn raw(&self, indices: &[usize]) -> Result<Option<RawBatch>, ExamplesError> {
+        let Inputs::Rows { values, numbers } = &self.data.inputs else { return Ok(None) };
+        let stored: Vec<usize> = indices.iter().map(|index| self.stored(*index)).collect::<Result<_, _>>()?;
+        let Data { input_values: columns, target_values: width, .. } = *self.data;
+        let row = |index: &usize| &values[index * columns..(index + 1) * columns];
+        let targets = match self.data.targets_of(&stored) {
+            Targets::Classes(classes) => RawTargets::Classes(classes),
+            Targets::Values { .. } => {
+                let of = |index: &usize| &numbers[index * width..(index + 1) * width];
+                RawTargets::Values { values: stored.iter().flat_map(of).copied().collect(), width }
+            }
+        };
+        Ok(Some(RawBatch { inputs: stored.iter().flat_map(row).copied().collect(), targets }))
+    }
 }
 
 impl Data {
@@ -141,6 +179,7 @@ impl Data {
             let range = index * self.input_values..(index + 1) * self.input_values;
             match &self.inputs {
                 Inputs::Values(values) => inputs.extend_from_slice(&values[range]),
+                Inputs::Rows { values, .. } => inputs.extend(values[range].iter().map(|value| *value as f32)),
                 Inputs::Bytes { bytes, divisor } => {
                     inputs.extend(bytes[range].iter().map(|byte| f32::from(*byte) / divisor));
                 }
@@ -179,6 +218,34 @@ mod tests {
     fn four() -> MemoryExamples {
         let inputs = (0..8).map(|value| value as f32).collect();
         MemoryExamples::new(vec![2], inputs, Targets::Classes(vec![0, 1, 2, 3])).unwrap()
+    }
+
+    #[test]
+    fn rows_keep_their_places_and_missing_values() {
+        let classes = RawTargets::Classes(vec![0, 1, 0]);
+        let rows = MemoryExamples::from_rows(2, vec![1.0, f64::NAN, 1.7e9, 2.0, 3.0, 4.0], classes).unwrap();
+        let two = rows.subset(&[2, 1]).unwrap();
+        let raw = two.raw(&[1]).unwrap().unwrap();
+        assert_eq!((raw.inputs, raw.targets), (vec![1.7e9, 2.0], RawTargets::Classes(vec![1])));
+        assert!(two.raw(&[2]).is_err());
+        assert!(rows.raw(&[0]).unwrap().unwrap().inputs[1].is_nan());
+        let numbers = RawTargets::Values { values: vec![0.1, 0.2], width: 1 };
+        let numbers = MemoryExamples::from_rows(1, vec![1.0, 2.0], numbers).unwrap();
+        assert_eq!(numbers.raw(&[1]).unwrap().unwrap().targets, RawTargets::Values { values: vec![0.2], width: 1 });
+        assert_eq!(four().raw(&[0]).unwrap(), None);
+    }
+
+    #[test]
+    fn rows_that_do_not_fit_are_refused() {
+        let values = |values: &[f64]| RawTargets::Values { values: values.to_vec(), width: 1 };
+        let refused = |columns, rows: &[f64], targets: &[f64]| {
+            MemoryExamples::from_rows(columns, rows.to_vec(), values(targets)).unwrap_err()
+        };
+        assert!(matches!(refused(0, &[], &[]), ExamplesError::BadShape(_)));
+        assert!(matches!(refused(2, &[1.0], &[1.0]), ExamplesError::PartialInput { .. }));
+        assert!(matches!(refused(1, &[1.0], &[]), ExamplesError::WrongTargets { .. }));
+        assert!(matches!(refused(1, &[1.0], &[f64::NAN]), ExamplesError::NotFinite(0)));
+        assert!(matches!(refused(1, &[f64::INFINITY], &[1.0]), ExamplesError::NotFinite(0)));
     }
 
     #[test]

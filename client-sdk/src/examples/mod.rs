@@ -8,7 +8,7 @@ mod csv;
 mod idx;
 mod memory;
 
-pub use self::contract::{Batch, Examples, ExamplesError, Targets};
+pub use self::contract::{Batch, Examples, ExamplesError, RawBatch, RawTargets, Targets};
 pub use self::csv::{CSV_LINE_BYTES_MAX, Column, CsvError, CsvOptions, CsvProblem, CsvTarget, read_csv};
 pub use self::idx::{IDX_BYTES_MAX, Idx, IdxError, IdxShape, read_idx, read_idx_examples};
 pub use self::memory::MemoryExamples;

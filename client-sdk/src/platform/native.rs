@@ -37,7 +37,7 @@ pub(crate) fn default_transport(
         (None, Some(fingerprint)) => Trust::Pinned(fingerprint),
         (None, None) => Trust::System,
     };
-    Ok(Arc::new(HttpTransport::trusting(&trust).map_err(|error| ClientError::Setup(error.0))?))
+    Ok(Arc::new(HttpTransport::trusting(&trust).map_err(|error| ClientError::Setup(error.to_string()))?))
 }
 
 /// What the work gives; `None` if it takes longer than this. The machine measures it, whatever the client's clock says:

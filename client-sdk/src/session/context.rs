@@ -24,6 +24,10 @@ pub(crate) struct Context {
     /// Kind of the SDK.
     pub(crate) sdk: Name,
     pub(crate) wait_ms: u32,
+    /// How often a training that goes on is stored; `None` for never.
+    pub(crate) checkpoint_every_ms: Option<u64>,
+    /// Rows that the client tells together at least.
+    pub(crate) describe_floor: u64,
     pub(crate) state: State,
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) clock: Arc<dyn Clock>,

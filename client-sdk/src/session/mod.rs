@@ -10,7 +10,7 @@ mod watch;
 
 use std::time::Duration;
 
-use tributary_protocol::device::{CheckInRequest, CheckInResponse, DeviceState};
+use tributary_protocol::device::{Assignment, CheckInRequest, CheckInResponse, DeviceState};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
@@ -20,12 +20,13 @@ use self::watch::Watch;
 use crate::clock::Clock;
 use crate::error::ClientError;
 use crate::host::Host;
-use crate::models::fetch_base;
+use crate::models::{Base, fetch_base};
 use crate::outcome::Outcome;
 use crate::platform::{rest, within};
+use crate::progress::Progress;
 use crate::store::client_state::ClientState;
 use crate::store::state::{Finished, Identity, Pending, Work};
-use crate::tasks::{Completed, Given, evaluate, train};
+use crate::tasks::{Completed, Given, describe, evaluate, train};
 use crate::trainer::{TrainError, Trainer};
 use crate::transport::upload::Update;
 
@@ -70,12 +71,13 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
             }
             Step::Compute { assignment, base, deadline_ms } => {
                 let watch = Watch::begin(context, &identity.secret, &assignment);
-                let (started_ms, clock) = (clock.now_ms(), clock.as_ref());
-                let given = Given { assignment: &assignment, base: &base, state, clock, started_ms, deadline_ms };
+                let clock = clock.as_ref();
+                let given = given(context, &assignment, &base, deadline_ms);
+                coordinator.listener.hear(&work(&assignment));
                 let left = || Duration::from_millis(deadline_ms.saturating_sub(clock.now_ms()));
                 let working = async {
                     loop {
-                        match compute(trainer, host, &given, &watch) {
+                        match compute(trainer, host, &given, &watch, context.describe_floor) {
                             Err(TrainError::Pending) => trainer.ready().await,
                             completed => return completed,
                         }
@@ -131,7 +133,31 @@ fn check_in_request<T: Trainer + ?Sized>(context: &Context, trainer: &T, host: &
         sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
         sdk: Some(context.sdk.clone()),
         codecs: CodecName::ALL.to_vec(),
+        schema: trainer.schema(),
         wait_ms: context.wait_ms,
+    }
+}
+
+/// What an assignment makes the trainer do.
+fn work(assignment: &Assignment) -> Progress {
+    let round = assignment.round;
+    match assignment.task {
+        Task::Train => Progress::Training { round },
+        Task::Evaluate => Progress::Evaluating { round },
+        Task::Describe => Progress::Describing { round },
+    }
+}
+
+/// What a task that begins now is given.
+fn given<'a>(context: &'a Context, assignment: &'a Assignment, base: &'a Base, deadline_ms: u64) -> Given<'a> {
+    Given {
+        assignment,
+        base,
+        state: &context.state,
+        clock: context.clock.as_ref(),
+        started_ms: context.clock.now_ms(),
+        deadline_ms,
+        checkpoint_every_ms: context.checkpoint_every_ms,
     }
 }
 
@@ -140,6 +166,7 @@ fn compute<T: Trainer + ?Sized>(
     host: &dyn Host,
     given: &Given<'_>,
     watch: &Watch,
+    describe_floor: u64,
 ) -> Result<Completed, TrainError> {
     let in_time = || given.clock.now_ms() < given.deadline_ms;
     let is_over = || !in_time() || watch.is_closed();
@@ -147,6 +174,7 @@ fn compute<T: Trainer + ?Sized>(
     match given.assignment.task {
         Task::Train => train(trainer, given, &should_stop),
         Task::Evaluate => evaluate(trainer, given, &should_stop),
+        Task::Describe => describe(trainer, given, describe_floor),
     }
 }
 
@@ -189,6 +217,7 @@ async fn deliver(context: &Context, identity: &Identity, finished: &Finished) ->
             coordinator.send_update(secret, &Update { id, query, body, sha256: *sha256, begun }).await?
         }
         Work::Evaluation(report) => coordinator.put_evaluation(secret, id, report).await?,
+        Work::Description(description) => coordinator.put_description(secret, id, description).await?,
     };
     Ok(accepted.retry_after_ms)
 }

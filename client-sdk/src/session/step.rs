@@ -135,6 +135,7 @@ impl Step {
                 Self::End(Ok(match pending.work {
                     Work::Update { .. } => Outcome::Contributed { round, retry_after },
                     Work::Evaluation(_) => Outcome::Evaluated { round, retry_after },
+                    Work::Description(_) => Outcome::Described { round, retry_after },
                 }))
             }
             Err(error) if error.ends_assignment() => {
@@ -177,7 +178,9 @@ impl Step {
             ClientError::Training(TrainError::Interrupted) => FailureReason::Interrupted,
             ClientError::Training(TrainError::NoExamples) => FailureReason::NoData,
             ClientError::Training(TrainError::Diverged) => FailureReason::Diverged,
-            ClientError::Training(TrainError::DoesNotFit(_) | TrainError::CannotFollow(_))
+            ClientError::Training(
+                TrainError::DoesNotFit(_) | TrainError::CannotFollow(_) | TrainError::CannotDescribe,
+            )
             | ClientError::BadAnswer(_) => FailureReason::DoesNotFit,
             ClientError::Training(TrainError::Thrown { .. } | TrainError::Other(_)) => FailureReason::Other,
             _ => return Self::End(Err(error)),
@@ -198,7 +201,7 @@ impl Fate {
             Ok(_) => Self::Accepted,
             // Being offline does not count as a failure: once it answers, the coordinator says what became of the
             // round.
-            Err(ClientError::Unreachable(_)) => Self::Kept,
+            Err(ClientError::Unreachable(_) | ClientError::Untrusted(_)) => Self::Kept,
             Err(error @ ClientError::Refused(_)) if !error.is_temporary() => Self::Refused,
             // Not from the coordinator (a proxy, a captive portal), or it is busy. Work must not stay for ever all the
             // same.

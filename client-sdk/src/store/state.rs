@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tributary_protocol::device::{Assignment, EvaluationReport, UpdateQuery};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, JobId, Name, Secret};
+use tributary_protocol::inputs::Description;
 
 use super::client_state::ClientState;
 use super::contract::{Durability, Store, StoreError};
@@ -75,6 +76,7 @@ pub(crate) enum Work {
         sha256: Sha256Hash,
     },
     Evaluation(EvaluationReport),
+    Description(Description),
 }
 
 /// The entries of one client.
@@ -110,7 +112,7 @@ impl State {
             return Ok(None);
         };
         let body = match &pending.work {
-            Work::Evaluation(_) => Some(Vec::new()),
+            Work::Evaluation(_) | Work::Description(_) => Some(Vec::new()),
             Work::Update { sha256, .. } => self.store.get(UPDATE)?.filter(|body| Sha256Hash::of(body) == *sha256),
         };
         match body {

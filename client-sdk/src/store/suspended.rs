@@ -10,11 +10,12 @@ use super::contract::{Durability, StoreError};
 use super::state::{State, json};
 use crate::trainer::Checkpoint;
 
-/// A [`Note`]. Its existence says that the other entries are complete.
+/// A [`Note`]. Its existence says that the entries of its slot are complete.
 const NOTE: &str = "suspended.json";
-const VECTORS: &str = "suspended.safetensors";
-/// What a trainer keeps in a format of its own; only if it keeps any.
-const BYTES: &str = "suspended.bin";
+/// Two slots, each with vectors, and with what a trainer keeps in a format of its own if it keeps any. A checkpoint is
+/// written beside the one before it, which counts until the note is replaced.
+const SLOTS: [[&str; 2]; 2] =
+    [["suspended.safetensors", "suspended.bin"], ["suspended-1.safetensors", "suspended-1.bin"]];
 
 /// A checkpoint without its vectors and bytes.
 #[derive(Debug, Serialize, Deserialize)]
@@ -29,6 +30,9 @@ struct Note {
     /// Hash of the bytes, if there are any.
     #[serde(default)]
     bytes_sha256: Option<Sha256Hash>,
+    /// Which of the slots it is in.
+    #[serde(default)]
+    is_in_second: bool,
 }
 
 /// A training that goes on.
@@ -40,19 +44,24 @@ pub(crate) struct Suspended {
 }
 
 impl State {
-    /// Stores where a training stopped, in the place of an earlier one.
+    /// Stores where a training stopped or is, in the place of an earlier checkpoint. A process that is killed meanwhile
+    /// leaves the earlier one.
     pub(crate) fn save_suspended(&self, assignment: &Assignment, suspended: Suspended) -> Result<(), StoreError> {
-        self.remove_suspended()?;
+        let earlier = self.read_json::<Note>(NOTE).ok().flatten();
+        let is_in_second = earlier.as_ref().is_some_and(|note| !note.is_in_second);
+        let [vectors_entry, bytes_entry] = SLOTS[usize::from(is_in_second)];
         let Suspended { checkpoint: Checkpoint { steps, losses, vectors, bytes }, train_ms } = suspended;
         let Assignment { job, round, model_sha256, .. } = *assignment;
         let file = ClientState { job, round, model_sha256, vectors }.to_bytes();
         let (sha256, bytes_sha256) = (Sha256Hash::of(&file), (!bytes.is_empty()).then(|| Sha256Hash::of(&bytes)));
-        let note = Note { assignment: assignment.id, steps, losses: losses.to_bits(), train_ms, sha256, bytes_sha256 };
-        self.store.put(VECTORS, &file, Durability::Process)?;
+        self.store.put(vectors_entry, &file, Durability::Process)?;
         if bytes_sha256.is_some() {
-            self.store.put(BYTES, &bytes, Durability::Process)?;
+            self.store.put(bytes_entry, &bytes, Durability::Process)?;
         }
-        self.store.put(NOTE, &json(&note), Durability::Process)
+        let losses = losses.to_bits();
+        let note = Note { assignment: assignment.id, steps, losses, train_ms, sha256, bytes_sha256, is_in_second };
+        self.store.put(NOTE, &json(&note), Durability::Process)?;
+        SLOTS[usize::from(!is_in_second)].iter().try_for_each(|entry| self.store.remove(entry))
     }
 
     /// Where the training for this assignment stopped. One for another assignment is removed, as its round is over. One
@@ -61,9 +70,10 @@ impl State {
         let read = || {
             let note = self.read_json::<Note>(NOTE)?.filter(|note| note.assignment == assignment.id);
             let Some(note) = note else { return Ok(None) };
-            let vectors = self.whole(VECTORS, note.sha256)?;
+            let [vectors_entry, bytes_entry] = SLOTS[usize::from(note.is_in_second)];
+            let vectors = self.whole(vectors_entry, note.sha256)?;
             let bytes = match note.bytes_sha256 {
-                Some(sha256) => self.whole(BYTES, sha256)?,
+                Some(sha256) => self.whole(bytes_entry, sha256)?,
                 None => Some(Vec::new()),
             };
             Ok::<_, StoreError>(vectors.zip(bytes).map(|(vectors, bytes)| (note, vectors, bytes)))
@@ -83,8 +93,7 @@ impl State {
     /// The training is finished, or its round is over.
     pub(crate) fn remove_suspended(&self) -> Result<(), StoreError> {
         self.store.remove(NOTE)?;
-        self.store.remove(BYTES)?;
-        self.store.remove(VECTORS)
+        SLOTS.iter().flatten().try_for_each(|entry| self.store.remove(entry))
     }
 }
 
@@ -126,14 +135,67 @@ mod tests {
         state.save_suspended(&assignment(1), suspended()).unwrap();
         assert_eq!(state.suspended(&assignment(1)), Some(suspended()));
         assert_eq!(state.suspended(&assignment(2)), None, "of another round");
-        for entry in [VECTORS, BYTES] {
+        for entry in SLOTS[0] {
+            state.remove_suspended().unwrap();
             state.save_suspended(&assignment(1), suspended()).unwrap();
             let file = store.get(entry).unwrap().unwrap();
             store.put(entry, &file[..file.len() - 1], Durability::Process).unwrap();
             assert_eq!(state.suspended(&assignment(1)), None, "{entry} is damaged");
         }
         state.remove_suspended().unwrap();
-        assert!([NOTE, VECTORS, BYTES].iter().all(|entry| store.get(entry).unwrap().is_none()));
+        assert!(SLOTS.iter().flatten().chain([&NOTE]).all(|entry| store.get(entry).unwrap().is_none()));
+    }
+
+    /// A store whose process is killed before it writes this entry.
+    #[derive(Debug)]
+    struct KilledBefore(Arc<MemoryStore>, &'static str);
+
+    impl Store for KilledBefore {
+        fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+            self.0.get(name)
+        }
+
+        fn put(&self, name: &str, value: &[u8], durability: Durability) -> Result<(), StoreError> {
+            match name == self.1 {
+                true => Err(StoreError { place: name.to_owned(), source: std::io::Error::other("killed") }),
+                false => self.0.put(name, value, durability),
+            }
+        }
+
+        fn append(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+            self.0.append(name, bytes)
+        }
+
+        fn rename(&self, from: &str, to: &str) -> Result<bool, StoreError> {
+            self.0.rename(from, to)
+        }
+
+        fn remove(&self, name: &str) -> Result<(), StoreError> {
+            self.0.remove(name)
+        }
+
+        fn place(&self, name: &str) -> String {
+            self.0.place(name)
+        }
+    }
+
+    #[test]
+    fn a_kill_while_a_checkpoint_is_written_leaves_the_one_before() {
+        for before in [SLOTS[1][0], SLOTS[1][1], NOTE] {
+            let store = Arc::new(MemoryStore::new());
+            let state = State::new(Arc::clone(&store) as Arc<_>);
+            state.save_suspended(&assignment(1), suspended()).unwrap();
+            let dying = State::new(Arc::new(KilledBefore(Arc::clone(&store), before)));
+            let later = Suspended { train_ms: 99, ..suspended() };
+            assert!(dying.save_suspended(&assignment(1), later).is_err());
+            assert_eq!(state.suspended(&assignment(1)), Some(suspended()), "killed before {before}");
+        }
+        let state = State::new(Arc::new(MemoryStore::new()));
+        for train_ms in 1..5 {
+            let next = || Suspended { train_ms, ..suspended() };
+            state.save_suspended(&assignment(1), next()).unwrap();
+            assert_eq!(state.suspended(&assignment(1)), Some(next()));
+        }
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub(crate) struct Given<'a> {
     /// When its computation began.
     pub(crate) started_ms: u64,
     pub(crate) deadline_ms: u64,
+    /// How often a training that goes on is stored; `None` for never.
+    pub(crate) checkpoint_every_ms: Option<u64>,
 }
 
 impl Given<'_> {

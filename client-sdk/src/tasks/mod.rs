@@ -2,14 +2,17 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | `train`, `evaluate` | the tasks, from what they are [`Given`] to what they have [`Completed`] |
+//! | `train`, `evaluate`, `describe` | the tasks, from what they are [`Given`] to what they have [`Completed`] |
 //! | `algorithm` | the client's half of each algorithm |
 //! | `trainings`, `personal`, `compute` | the calls of the trainer |
+//! | `checkpoints` | checkpoints of a training that goes on |
 //! | `encode`, `norm`, `feedback` | the update: its file, its norm bound, what it leaves out |
 
 mod algorithm;
+mod checkpoints;
 mod completed;
 mod compute;
+mod describe;
 mod encode;
 mod evaluate;
 mod feedback;
@@ -20,6 +23,7 @@ mod train;
 mod trainings;
 
 pub(crate) use completed::Completed;
+pub(crate) use describe::describe;
 pub(crate) use evaluate::evaluate;
 pub(crate) use given::Given;
 pub(crate) use train::train;

@@ -9,10 +9,11 @@ use tributary_protocol::plan::{self, Optimizer, Training};
 use tributary_protocol::sharing::{Part, Parts};
 
 use super::algorithm::{Algorithm, Reached};
+use super::checkpoints::Periodic;
 use super::given::Given;
 use super::personal;
 use crate::store::suspended::Suspended;
-use crate::trainer::{Budget, Checkpoint, TrainError, TrainTask, Trained, Trainer};
+use crate::trainer::{Budget, Checkpoint, Checkpoints, TrainError, TrainTask, Trained, Trainer};
 
 /// What the trainings of an assignment begin with.
 pub(super) struct Trainings<'a> {
@@ -54,11 +55,14 @@ impl<'a> Trainings<'a> {
         let Given { assignment, clock, deadline_ms, .. } = self.given;
         let ends_ms = self.training.partial_work.map(|share| partial_until_ms(assignment, deadline_ms, share));
         let is_over = || ends_ms.is_some_and(|ends_ms| clock.now_ms() >= ends_ms);
+        let earlier_ms = self.suspended.as_ref().map_or(0, |suspended| suspended.train_ms);
+        let checkpoints = Periodic::begin(&self.given, earlier_ms).filter(|_| self.may_suspend);
         let task = TrainTask {
             constant: self.constant.as_deref(),
             budget: ends_ms.is_some().then_some(Budget(&is_over)),
             resume: self.suspended.as_ref().map(|suspended| &suspended.checkpoint),
             may_suspend: self.may_suspend,
+            checkpoints: checkpoints.as_ref().map(|periodic| periodic as &dyn Checkpoints),
             ..self.task(&self.training)
         };
         let trained = self.each(trainer, &task, should_stop).map_err(|error| self.suspend(error))?;
@@ -133,7 +137,8 @@ impl<'a> Trainings<'a> {
     /// A single training with these settings.
     fn task<'t>(&'t self, training: &'t Training) -> TrainTask<'t> {
         let Assignment { plan, seed, .. } = self.given.assignment;
-        TrainTask::new(&self.model, &plan.model.spec, training, *seed)
+        let task = TrainTask::new(&self.model, &plan.model.spec, training, *seed);
+        TrainTask { inputs: plan.model.inputs.as_ref(), ..task }
     }
 
     /// Refuses a training without examples or with a number that is not finite.

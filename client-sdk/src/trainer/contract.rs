@@ -5,6 +5,8 @@ use std::fmt;
 
 use futures_util::future::BoxFuture;
 use tributary_protocol::classes::ClassCounts;
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::inputs::{Description, Inputs};
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::model::Model;
 use tributary_protocol::plan::{Algorithm, Loss, Training};
@@ -15,6 +17,13 @@ use tributary_protocol::seed::Seed;
 pub trait Trainer: Send {
     /// How many examples the client has. A check-in reports it; jobs may require a minimum.
     fn examples(&self) -> u64;
+
+    /// What the columns of its examples have in common with those of other sites, if they were read by a job's
+    /// `[model.inputs]` ([`Inputs::schema_hash`]): it gets no work of jobs with another schema. Default: `None`, it
+    /// takes work of any job.
+    fn schema(&self) -> Option<Sha256Hash> {
+        None
+    }
 
     /// Whether it trains as this algorithm says, by adding [`TrainTask::correction`] to its gradients. A round that
     /// needs it is refused without it ([`TrainError::CannotFollow`]). Default: only algorithms that correct nothing.
@@ -42,6 +51,15 @@ pub trait Trainer: Send {
     /// # Errors
     /// [`TrainError`], which is reported to the coordinator. A panic counts as [`TrainError::Other`].
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError>;
+
+    /// Adds up the client's examples, so that all clients feed their networks alike. Default: it is refused
+    /// ([`TrainError::CannotDescribe`]); [`inputs::describe`](crate::inputs::describe) does it for any example set.
+    ///
+    /// # Errors
+    /// [`TrainError`], which is reported to the coordinator. A panic counts as [`TrainError::Other`].
+    fn describe(&mut self, _task: &DescribeTask<'_>) -> Result<Description, TrainError> {
+        Err(TrainError::CannotDescribe)
+    }
 }
 
 /// What to learn and how. The result must depend on nothing but this and the examples, so that it can be reproduced.
@@ -52,6 +70,9 @@ pub struct TrainTask<'a> {
     pub model: &'a Model,
     /// The network, as layers or as a list of parameters.
     pub spec: &'a ModelSpec,
+    /// How raw examples become what the network reads; `None` where they are fed as they are.
+    /// [`Preparation`](crate::inputs::Preparation) applies it.
+    pub inputs: Option<&'a Inputs>,
     /// Epochs or steps, batch size, loss and optimiser.
     pub training: &'a Training,
     /// The source of all randomness: the order of the examples, dropout. Every client of a round has another seed.
@@ -70,6 +91,9 @@ pub struct TrainTask<'a> {
     /// Whether a later session can go on where this one is stopped, and whether a training that is
     /// [`TrainError::Pending`] is called again.
     pub may_suspend: bool,
+    /// Keeps checkpoints of a training that goes on; `None` if no later session could use one. Use
+    /// [`TrainTask::checkpoint_is_due`].
+    pub checkpoints: Option<&'a dyn Checkpoints>,
 }
 
 impl<'a> TrainTask<'a> {
@@ -78,6 +102,7 @@ impl<'a> TrainTask<'a> {
         Self {
             model,
             spec,
+            inputs: None,
             training,
             seed,
             constant: None,
@@ -85,6 +110,7 @@ impl<'a> TrainTask<'a> {
             frozen: &[],
             resume: None,
             may_suspend: false,
+            checkpoints: None,
         }
     }
 
@@ -97,6 +123,20 @@ impl<'a> TrainTask<'a> {
     /// that asks before each batch but the first contributes where it would be too late otherwise.
     pub fn is_over(&self) -> bool {
         self.budget.is_some_and(|Budget(is_over)| is_over())
+    }
+
+    /// Whether to give [`TrainTask::keep`] a checkpoint now and train on, so that a process that is killed loses
+    /// little. A trainer that can go on from [`TrainTask::resume`] asks before each batch but the first.
+    pub fn checkpoint_is_due(&self) -> bool {
+        self.checkpoints.is_some_and(Checkpoints::is_due)
+    }
+
+    /// Keeps where the training is, in the place of an earlier checkpoint. One that is not finite is left out: the
+    /// training will end with [`TrainError::Diverged`].
+    pub fn keep(&self, checkpoint: Checkpoint) {
+        if let Some(checkpoints) = self.checkpoints.filter(|_| checkpoint.is_finite()) {
+            checkpoints.keep(checkpoint);
+        }
     }
 
     /// Whether the parameter with this index must stay as it is.
@@ -141,11 +181,24 @@ impl Checkpoint {
     /// finite.
     #[must_use]
     pub fn suspended(self) -> TrainError {
-        match self.losses.is_finite() && self.vectors.values().flatten().all(|value| value.is_finite()) {
+        match self.is_finite() {
             true => TrainError::Suspended(Box::new(self)),
             false => TrainError::Diverged,
         }
     }
+
+    fn is_finite(&self) -> bool {
+        self.losses.is_finite() && self.vectors.values().flatten().all(|value| value.is_finite())
+    }
+}
+
+/// Keeps checkpoints of a training that goes on, as the session does from time to time.
+pub trait Checkpoints: fmt::Debug {
+    /// Whether it is time for the next one.
+    fn is_due(&self) -> bool;
+
+    /// Keeps this one in the place of an earlier one. A failure is logged: the training goes on without it.
+    fn keep(&self, checkpoint: Checkpoint);
 }
 
 /// Says whether the time that a job leaves for training is over (`[training] partial_work`).
@@ -176,6 +229,8 @@ pub struct EvaluateTask<'a> {
     pub model: &'a Model,
     /// The network, as layers or as a list of parameters.
     pub spec: &'a ModelSpec,
+    /// How raw examples become what the network reads; `None` where they are fed as they are.
+    pub inputs: Option<&'a Inputs>,
     /// The loss to report; with cross-entropy the accuracy as well.
     pub loss: Loss,
 }
@@ -183,7 +238,28 @@ pub struct EvaluateTask<'a> {
 impl<'a> EvaluateTask<'a> {
     /// Measures this loss of the model on all examples.
     pub fn new(model: &'a Model, spec: &'a ModelSpec, loss: Loss) -> Self {
-        Self { model, spec, loss }
+        Self { model, spec, inputs: None, loss }
+    }
+
+    /// The same for examples that these inputs prepare.
+    #[must_use]
+    pub fn with_inputs(self, inputs: Option<&'a Inputs>) -> Self {
+        Self { inputs, ..self }
+    }
+}
+
+/// What to add up.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct DescribeTask<'a> {
+    /// The columns and the target of the job.
+    pub inputs: &'a Inputs,
+}
+
+impl<'a> DescribeTask<'a> {
+    /// Adds up the columns that these inputs name.
+    pub fn new(inputs: &'a Inputs) -> Self {
+        Self { inputs }
     }
 }
 
@@ -285,6 +361,9 @@ pub enum TrainError {
     /// The trainer does not correct its gradients as the job's algorithm needs ([`Trainer::follows`]).
     #[error("the app's trainer cannot train as {0} asks: it adds no correction to its gradients")]
     CannotFollow(String),
+    /// The trainer adds up no examples ([`Trainer::describe`]).
+    #[error("the app's trainer cannot describe its examples, which the job standardises")]
+    CannotDescribe,
     /// Code of the app failed with an exception. The operator learns only its kind: the text stays on the device, since
     /// it may quote examples or paths.
     #[error("{text}")]

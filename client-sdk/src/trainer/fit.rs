@@ -2,31 +2,54 @@
 
 use std::sync::Arc;
 
+use tributary_protocol::inputs::{Description, Inputs};
 use tributary_protocol::layers::{Layer, ModelSpec};
 use tributary_protocol::model::Model;
 
-use super::contract::{TrainError, TrainTask};
-use crate::examples::{Batch, Examples};
+use super::contract::{DescribeTask, TrainError, TrainTask};
+use crate::examples::{Batch, Examples, ExamplesError};
+use crate::inputs::{Preparation, describe};
 
 /// There must be examples, of the network's input shape. A network that reads vectors accepts any shape of as many
 /// values.
-pub(super) fn check_examples(spec: &ModelSpec, examples: &dyn Examples) -> Result<(), TrainError> {
+pub(super) fn check_examples(
+    spec: &ModelSpec,
+    examples: &dyn Examples,
+    preparation: Option<&Preparation>,
+) -> Result<(), TrainError> {
     if examples.is_empty() {
         return Err(TrainError::NoExamples);
     }
     let ModelSpec::Layers(model) = spec else { return Ok(()) };
     let given = examples.input_shape();
     let values = given.iter().product::<usize>();
+    if let Some(columns) = preparation.and_then(Preparation::raw_width) {
+        let what = || does_not_fit(format!("the job has {columns} columns, and an example has {values} values"));
+        return if values == columns { Ok(()) } else { Err(what()) };
+    }
     if model.input == given || model.input == [values] {
         return Ok(());
     }
     Err(does_not_fit(format!("the network reads inputs {:?}, and the examples are {given:?}", model.input)))
 }
 
-/// The examples with these indices, checked against the network.
-pub(super) fn batch(examples: &dyn Examples, indices: &[usize], spec: &ModelSpec) -> Result<Batch, TrainError> {
-    let batch = examples.batch(indices).map_err(|error| TrainError::Other(error.to_string()))?;
-    let expected = indices.len() * examples.input_shape().iter().product::<usize>();
+/// The examples with these indices as the network reads them, checked against it.
+pub(super) fn batch(
+    examples: &dyn Examples,
+    indices: &[usize],
+    spec: &ModelSpec,
+    preparation: Option<&Preparation>,
+) -> Result<Batch, TrainError> {
+    let batch = match preparation {
+        None => examples.batch(indices),
+        Some(preparation) => preparation.batch(examples, indices),
+    };
+    let batch = batch.map_err(|error| match error {
+        ExamplesError::Unfit { .. } => does_not_fit(error.to_string()),
+        error => TrainError::Other(error.to_string()),
+    })?;
+    let each = examples.input_shape().iter().product::<usize>();
+    let expected = indices.len() * preparation.map_or(each, |preparation| preparation.width(each));
     if batch.inputs.len() != expected {
         let got = batch.inputs.len();
         return Err(does_not_fit(format!("a batch has {got} input values instead of {expected}")));
@@ -43,6 +66,19 @@ fn check_tokens(spec: &ModelSpec, inputs: &[f32]) -> Result<(), TrainError> {
     match inputs.iter().find(|id| !is_token(id)) {
         None => Ok(()),
         Some(id) => Err(does_not_fit(format!("{id} is not a token id: those are 0 to {}", tokens - 1))),
+    }
+}
+
+/// How a task's examples become what its network reads; `None` where they are fed as they are.
+pub(super) fn preparation(inputs: Option<&Inputs>) -> Option<Preparation> {
+    inputs.map(Preparation::of)
+}
+
+/// The sums of all examples.
+pub(super) fn description(examples: &dyn Examples, task: &DescribeTask<'_>) -> Result<Description, TrainError> {
+    match examples.is_empty() {
+        true => Err(TrainError::NoExamples),
+        false => describe(examples, task.inputs).map_err(|error| does_not_fit(error.to_string())),
     }
 }
 

@@ -33,8 +33,11 @@ pub use self::burn::Gpu;
 #[cfg(feature = "burn")]
 pub use self::burn::{BurnTrainer, LayeredNetwork, Network, Pass, parameters_of};
 pub use self::contract::{
-    Budget, Checkpoint, Correction, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer,
+    Budget, Checkpoint, Checkpoints, Correction, DescribeTask, EvaluateTask, Evaluated, TrainError, TrainTask, Trained,
+    Trainer,
 };
 #[cfg(feature = "layers")]
 pub use self::layers::LayerTrainer;
+#[cfg(all(test, feature = "layers"))]
+pub(crate) use self::layers::evaluated;
 pub use self::tensors::{NamedTensor, tensors_of, values_of};

@@ -44,6 +44,7 @@ pub(super) fn aim(targets: &Targets, loss: Loss, rows: usize, outputs: usize) ->
         (Loss::Mse, Targets::Classes(_)) => {
             Err(does_not_fit("the squared error needs values, and the examples have class numbers"))
         }
+        (Loss::Other, _) => Err(does_not_fit("only an app's own trainer has the loss \"other\"")),
     }
 }
 

@@ -37,7 +37,7 @@ pub trait Transport: Debug + Send + Sync {
     /// [`TransportError`] if TLS cannot be set up with it.
     fn present(&self, certificate: &ClientCertificate) -> Result<(), TransportError> {
         let _ = certificate;
-        Err(TransportError("this transport presents no certificates".into()))
+        Err(TransportError::Failed("this transport presents no certificates".into()))
     }
 }
 
@@ -84,8 +84,12 @@ impl Debug for Response {
 
 /// No response, or only a part of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct TransportError(
-    /// What happened, for the app's log.
-    pub String,
-);
+#[non_exhaustive]
+pub enum TransportError {
+    /// The connection failed or broke. What happened, for the app's log; the request is repeated.
+    #[error("{0}")]
+    Failed(String),
+    /// The server's certificate is not one that the client trusts for its name. Asking again would not change that.
+    #[error("{0}")]
+    Untrusted(String),
+}

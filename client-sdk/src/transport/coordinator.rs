@@ -15,6 +15,7 @@ use tributary_protocol::device::{
     OpenJobs, ReportAccepted,
 };
 use tributary_protocol::id::{AssignmentId, Secret};
+use tributary_protocol::inputs::Description;
 use tributary_protocol::problem::Problem;
 use tributary_protocol::seed::{Seed, Stream};
 
@@ -25,6 +26,7 @@ use crate::error::ClientError;
 use crate::keys::ClientCertificate;
 use crate::locked::Locked;
 use crate::platform::within;
+use crate::progress::{Listener, Progress};
 
 /// Longest wait for the head of a response and for each further piece of its body. A check-in adds the time that it
 /// asks to be held, an upload the time that its body takes.
@@ -42,6 +44,7 @@ pub(crate) struct Coordinator {
     server: String,
     clock: Arc<dyn Clock>,
     jitter: Mutex<Stream>,
+    pub(crate) listener: Listener,
 }
 
 impl Coordinator {
@@ -50,7 +53,12 @@ impl Coordinator {
         // Without random bytes every process draws the same pauses, which is no reason to fail.
         let _ = getrandom::fill(&mut random);
         let jitter = Mutex::new(Seed(u64::from_le_bytes(random)).stream());
-        Self { transport, server, clock, jitter }
+        Self { transport, server, clock, jitter, listener: Listener::default() }
+    }
+
+    /// Tells this listener what sessions do.
+    pub(crate) fn reporting_to(self, listener: Listener) -> Self {
+        Self { listener, ..self }
     }
 
     pub(crate) async fn enrol(&self, token: &Secret, request: &EnrolRequest) -> Result<EnrolResponse, ClientError> {
@@ -134,6 +142,17 @@ impl Coordinator {
         self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
     }
 
+    pub(crate) async fn put_description(
+        &self,
+        secret: &Secret,
+        id: AssignmentId,
+        description: &Description,
+    ) -> Result<ReportAccepted, ClientError> {
+        let path = format!("/device/v1/assignments/{id}/description");
+        let call = with_json(self.request(Method::PUT, secret, &path), description);
+        self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
+    }
+
     pub(crate) async fn post_failure(
         &self,
         secret: &Secret,
@@ -178,6 +197,7 @@ impl Coordinator {
                         return Err(error);
                     }
                     tracing::debug!(%error, attempt, ?pause, "a request is repeated");
+                    self.listener.hear(&Progress::Retrying { pause, error: error.to_string() });
                     self.clock.sleep(pause).await;
                     attempt += 1;
                 }

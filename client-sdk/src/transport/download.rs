@@ -1,7 +1,7 @@
 //! Files from the coordinator. A download that breaks off continues where it ended, in this session or a later one.
 
 use futures_util::lock::Mutex;
-use http::header::{CONTENT_RANGE, IF_RANGE, RANGE};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, IF_RANGE, RANGE};
 use http::{Method, StatusCode};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Secret;
@@ -9,6 +9,7 @@ use tributary_protocol::id::Secret;
 use super::contract::Response;
 use super::coordinator::{ANSWER_TIMEOUT, Coordinator, with_header};
 use crate::error::ClientError;
+use crate::progress::Progress;
 use crate::store::partial::Partial;
 
 /// Up to this length the bytes so far are not stored, because downloading them again is cheap.
@@ -107,6 +108,8 @@ impl Coordinator {
         if !continues_at(&response, here) {
             download.restart()?;
         }
+        let length = response.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        self.listener.hear(&Progress::Downloading { bytes: length.and_then(|length| length.parse().ok()) });
         while let Some(piece) = self.next_piece(&mut response.body).await? {
             if download.body.len() + piece.len() > bytes_max {
                 download.restart()?;

@@ -1,6 +1,8 @@
 //! Requests over HTTP with reqwest.
 
+use std::error::Error;
 use std::fmt::{self, Debug};
+use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -95,7 +97,7 @@ impl Connect {
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("tributary-client/", env!("CARGO_PKG_VERSION")));
         let http = (self.settings)(http);
-        let http = match config.map_err(|error| TransportError(error.to_string()))? {
+        let http = match config.map_err(|error| TransportError::Failed(error.to_string()))? {
             Some(config) => http.tls_backend_preconfigured(config),
             None => http,
         };
@@ -125,7 +127,8 @@ impl Transport for HttpTransport {
 
     fn present(&self, certificate: &ClientCertificate) -> Result<(), TransportError> {
         let connect = self.connect.as_ref();
-        let connect = connect.ok_or_else(|| TransportError("the app's HTTP client presents no certificates".into()))?;
+        let connect =
+            connect.ok_or_else(|| TransportError::Failed("the app's HTTP client presents no certificates".into()))?;
         let http = connect.client(Some(certificate))?;
         *self.http.locked() = http;
         Ok(())
@@ -150,19 +153,39 @@ pub fn is_exposed(url: &str) -> bool {
 
 /// An error with its causes, which reqwest's own text leaves out.
 fn with_causes(error: reqwest::Error) -> TransportError {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(&error);
+    let (mut text, mut is_untrusted) = (error.to_string(), false);
+    let mut cause = error.source();
     while let Some(error) = cause {
         text.push_str(": ");
         text.push_str(&error.to_string());
+        is_untrusted |= is_about_certificate(error);
         cause = error.source();
     }
-    TransportError(text)
+    if is_untrusted { TransportError::Untrusted(text) } else { TransportError::Failed(text) }
+}
+
+/// Whether TLS refused the server's certificate. An error of the input or output hides the one that it holds.
+fn is_about_certificate(error: &(dyn Error + 'static)) -> bool {
+    if let Some(held) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        return is_about_certificate(held);
+    }
+    matches!(error.downcast_ref(), Some(rustls::Error::InvalidCertificate(_)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_about_a_certificate_is_found_inside_errors_of_the_connection() {
+        let untrusted = || rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let wrapped = io::Error::new(io::ErrorKind::InvalidData, untrusted());
+        assert!(is_about_certificate(&untrusted()) && is_about_certificate(&wrapped));
+        assert!(is_about_certificate(&io::Error::other(wrapped)));
+        for other in [io::Error::from(io::ErrorKind::ConnectionReset), io::Error::other(rustls::Error::DecryptError)] {
+            assert!(!is_about_certificate(&other), "{other}");
+        }
+    }
 
     #[test]
     fn plain_http_is_exposed_everywhere_but_on_this_machine() {

@@ -1,5 +1,7 @@
 //! Which servers a client trusts.
 
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
@@ -47,14 +49,15 @@ impl Trust {
         Ok(Self::Authorities(Arc::new(roots)))
     }
 
-    /// Settings for rustls. `None`: those of the HTTP client, which knows the system's CAs.
+    /// Settings for rustls. `None`: those of the HTTP client, which knows the system's CAs. On Android it does not, so
+    /// they are read here.
     ///
     /// # Errors
     /// [`TrustError`] if TLS cannot be set up.
     pub fn client_config(&self) -> Result<Option<ClientConfig>, TrustError> {
         match self {
-            Self::System => system_cas(cfg!(target_os = "android")).map(|()| None),
-            Self::Authorities(_) | Self::Pinned(_) => self.config(None).map(Some),
+            Self::System if !IS_ANDROID => Ok(None),
+            Self::System | Self::Authorities(_) | Self::Pinned(_) => self.config(None).map(Some),
         }
     }
 
@@ -72,10 +75,8 @@ impl Trust {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_safe_default_protocol_versions().map_err(failed)?;
         let builder = match self {
-            Self::System => {
-                system_cas(cfg!(target_os = "android"))?;
-                builder.with_platform_verifier().map_err(failed)?
-            }
+            Self::System if IS_ANDROID => builder.with_root_certificates(authorities_in(&ANDROID_CAS)?),
+            Self::System => builder.with_platform_verifier().map_err(failed)?,
             Self::Authorities(roots) => builder.with_root_certificates(Arc::clone(roots)),
             Self::Pinned(fingerprint) => {
                 let verifier = PinnedCa { fingerprint: *fingerprint, provider };
@@ -91,17 +92,26 @@ impl Trust {
     }
 }
 
-/// Whether the system's CAs can be used. On Android their verifier asks Java, for which nobody has given it the app's
-/// context: it would panic at the first request.
-fn system_cas(is_android: bool) -> Result<(), TrustError> {
-    match is_android {
-        true => Err(TrustError(
-            "the CAs that Android trusts cannot be used yet: give the client its CAs in PEM, or a token that names the \
-             coordinator's CA"
-                .into(),
-        )),
-        false => Ok(()),
+const IS_ANDROID: bool = cfg!(target_os = "android");
+/// Where Android keeps the CAs that it trusts: since version 14, updated without the system; before, with it. Its own
+/// verifier is in Java and would need the app's context.
+const ANDROID_CAS: [&str; 2] = ["/apex/com.android.conscrypt/cacerts", "/system/etc/security/cacerts"];
+
+/// The CAs of the first of these folders that has any. Each file holds a certificate in PEM, and text beside it. What
+/// is no certificate is left out.
+fn authorities_in(folders: &[impl AsRef<Path>]) -> Result<Arc<RootCertStore>, TrustError> {
+    for folder in folders {
+        let Ok(files) = fs::read_dir(folder) else { continue };
+        let files = files.filter_map(|file| fs::read(file.ok()?.path()).ok());
+        let mut roots = RootCertStore::empty();
+        for file in files {
+            roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&file).flatten());
+        }
+        if !roots.is_empty() {
+            return Ok(Arc::new(roots));
+        }
     }
+    Err(TrustError("the CAs that the system trusts are not found: give the client its CAs in PEM".into()))
 }
 
 /// Accepts a chain that webpki verifies up to the pinned CA, for the name that was asked for.
@@ -163,6 +173,7 @@ mod tests {
     use std::time::Duration;
 
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    use tempfile::TempDir;
 
     use super::*;
 
@@ -199,9 +210,32 @@ mod tests {
     }
 
     #[test]
-    fn android_without_a_ca_is_a_setting_that_is_refused_and_no_panic() {
-        assert!(system_cas(true).unwrap_err().to_string().contains("in PEM"));
-        assert_eq!(system_cas(false), Ok(()));
+    fn the_cas_of_a_system_are_those_of_its_first_folder_with_any() {
+        let (newer, older, none) = (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
+        let (first, second) = (chain(), chain());
+        fs::write(newer.path().join("5ed36f99.0"), format!("{}Certificate:\n    Data:\n", first.pem)).unwrap();
+        fs::write(newer.path().join("9d6523ce.0"), &second.pem).unwrap();
+        fs::write(newer.path().join("readme"), b"\xff no certificate").unwrap();
+        fs::create_dir(newer.path().join("folder")).unwrap();
+        fs::write(older.path().join("a.0"), &first.pem).unwrap();
+        let missing = none.path().join("missing");
+        let count = |folders: &[&Path]| authorities_in(folders).map(|roots| roots.len());
+        assert_eq!(count(&[newer.path(), older.path()]), Ok(2));
+        assert_eq!(count(&[&missing, none.path(), older.path()]), Ok(1));
+        assert!(count(&[&missing, none.path()]).unwrap_err().to_string().contains("in PEM"));
+    }
+
+    /// Goal: nothing must be initialised. Method: a chain is verified with the CAs that were read from a folder.
+    #[test]
+    fn a_certificate_of_a_systems_ca_is_accepted_and_another_one_is_not() {
+        let (ours, other, folder) = (chain(), chain(), TempDir::new().unwrap());
+        fs::write(folder.path().join("5ed36f99.0"), &ours.pem).unwrap();
+        let roots = authorities_in(&[folder.path()]).unwrap();
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, tributary_tls::provider()).build().unwrap();
+        let name = ServerName::try_from("fl.example.org").unwrap();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(56 * 31_557_600));
+        let verify = |leaf| verifier.verify_server_cert(leaf, &[], &name, &[], now);
+        assert!(verify(&ours.leaf).is_ok() && verify(&other.leaf).is_err());
     }
 
     #[test]

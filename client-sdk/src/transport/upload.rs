@@ -13,6 +13,7 @@ use tributary_protocol::id::{AssignmentId, Secret};
 
 use super::coordinator::{ANSWER_TIMEOUT, Coordinator, with_header};
 use crate::error::ClientError;
+use crate::progress::Progress as Doing;
 
 /// The slowest upload that does not time out, in bytes per second.
 const UPLOAD_BYTES_PER_S_MIN: u64 = 4_096;
@@ -81,6 +82,7 @@ impl Coordinator {
         offset: usize,
     ) -> Result<ReportAccepted, ClientError> {
         let rest = update.body.slice(offset..);
+        self.listener.hear(&Doing::Uploading { bytes: rest.len() as u64 });
         let timeout = ANSWER_TIMEOUT + Duration::from_secs(rest.len() as u64 / UPLOAD_BYTES_PER_S_MIN);
         let mut request = match offset {
             0 => self.request(Method::PUT, secret, &update.path_and_query()),

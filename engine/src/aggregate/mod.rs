@@ -16,7 +16,7 @@
 //! | [`Optimizer`], [`step`], [`advance`] | from the combined updates to the next model |
 //! | [`Maker`] | the same for a whole version with its companions, block by block |
 //! | [`ControlStep`], [`Dynamic`], [`Elastic`] | the server's half of SCAFFOLD, FedDyn and elastic averaging |
-//! | [`Norm`], [`diversity`], [`cosine`], [`MeanDot`] | update statistics |
+//! | [`Norm`], [`diversity`], [`effective_number`], [`cosine`], [`MeanDot`] | update statistics |
 //! | [`Sketch`], [`dots_with_mean`] | dot products of updates without reading them again |
 
 mod accumulator;
@@ -46,4 +46,4 @@ pub use optimizer::{
 pub use robust::{Distances, Middle};
 pub use share::{Discount, Share};
 pub use sketch::{SKETCHES_MAX, Sketch, Sketched, dots_with_mean};
-pub use statistics::{Leading, MeanDot, Norm, cosine, diversity};
+pub use statistics::{Leading, MeanDot, Norm, cosine, diversity, effective_number};

@@ -94,7 +94,7 @@ impl Norm {
 /// `sum |w_k d_k|^2 / |sum w_k d_k|^2`.
 ///
 /// `updates` are pairs of weight and L2 norm, in any order; `sum_norm` is the L2 norm of their weighted sum. The result
-/// is 1/n for n equal updates and 1 for orthogonal ones; none where they cancel out or are all zero.
+/// is 1/n for n equal updates of equal weight and 1 for orthogonal ones; none where they cancel out or are all zero.
 pub fn diversity(updates: &[(Weight, f64)], sum_norm: f64) -> Option<f64> {
     // Dividing before squaring keeps the squares of large norms finite.
     let share = |(weight, norm): &(Weight, f64)| (weight.as_f64() * norm / sum_norm).powi(2);
@@ -102,6 +102,17 @@ pub fn diversity(updates: &[(Weight, f64)], sum_norm: f64) -> Option<f64> {
     parts.sort_unstable_by(f64::total_cmp);
     let diversity: f64 = parts.iter().sum();
     (sum_norm > 0.0 && diversity.is_finite() && diversity > 0.0).then_some(diversity)
+}
+
+/// How many updates of equal weight a weighted sum is worth: `(sum w_k)^2 / sum w_k^2`, which is n for n equal weights
+/// (Kish 1965). A sum of one heavy update and many light ones is worth little more than one. None without a weight.
+pub fn effective_number(weights: impl Iterator<Item = Weight>) -> Option<f64> {
+    // Sums of whole numbers, so their order changes nothing that is visible.
+    let (sum, squares) = weights.fold((0.0, 0.0), |(sum, squares), weight| {
+        let weight = weight.as_f64();
+        (sum + weight, squares + weight * weight)
+    });
+    (squares > 0.0).then(|| sum * sum / squares)
 }
 
 /// Cosine of the angle between an update and the mean, from their dot product and L2 norms; none where a norm is zero.
@@ -209,6 +220,17 @@ mod tests {
             let got = diversity_of(&vec![(vec![3.0, -4.0], 7); n]).unwrap();
             assert!((got - 1.0 / n as f64).abs() < 1e-12, "{n}: {got}");
         }
+    }
+
+    #[test]
+    fn the_same_update_with_other_weights_has_a_diversity_of_one_by_their_effective_number() {
+        let weights = [1, 1, 1, 1, 1, 100];
+        let got = diversity_of(&weights.map(|weight| (vec![3.0, -4.0], weight))).unwrap();
+        let effective = effective_number(weights.into_iter().map(Weight::examples)).unwrap();
+        assert!((effective - 105.0 * 105.0 / 10_005.0).abs() < 1e-12);
+        assert!((got * effective - 1.0).abs() < 1e-6, "{got}");
+        assert_eq!(effective_number([7; 5].into_iter().map(Weight::examples)), Some(5.0));
+        assert_eq!(effective_number(std::iter::empty()), None);
     }
 
     #[test]

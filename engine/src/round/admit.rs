@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use tributary_protocol::device::Attributes;
+use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::ClientId;
+use tributary_protocol::inputs::Inputs;
 use tributary_protocol::job_file::{Eligibility, EvaluationPlace, EvaluationPolicy, JobFile};
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
@@ -19,6 +21,8 @@ pub struct Candidate {
     pub examples: u64,
     /// Codecs that the client supports, to write updates and to read models.
     pub codecs: Vec<CodecName>,
+    /// By which a job's columns were applied to its table; none if any job may use its examples.
+    pub schema: Option<Sha256Hash>,
 }
 
 /// A job's requirements on the clients of one round.
@@ -29,6 +33,7 @@ pub struct EligibilityRules<'a> {
     codec: CodecName,
     /// The form of downloaded models; none where every client can read it.
     form: Option<CodecName>,
+    schema: Option<Sha256Hash>,
     eligibility: &'a Eligibility,
     evaluators: Option<&'a BTreeMap<String, String>>,
     /// Whether the coordinator evaluates.
@@ -49,6 +54,8 @@ pub enum Ineligible {
     },
     #[error("it took part in round {0}, too recently")]
     Separation(u32),
+    #[error("its table has other columns or classes than the job")]
+    Schema,
     #[error("it cannot write the codec {0}")]
     Codec(CodecName),
     /// A client that can write a codec can read it as well.
@@ -70,6 +77,7 @@ impl<'a> EligibilityRules<'a> {
             round,
             codec: job.update.codec.name(),
             form: Some(job.download.codec.codec().name()).filter(|form| *form != CodecName::F32),
+            schema: job.model.inputs.as_ref().map(Inputs::schema_hash),
             eligibility: &job.eligibility,
             evaluators: job.evaluation.as_ref().map(|EvaluationPolicy { attributes, .. }| attributes),
             on_coordinator: job.evaluation.as_ref().is_some_and(|policy| policy.place == EvaluationPlace::Coordinator),
@@ -83,6 +91,9 @@ pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &Eligibility
     if let Some(form) = rules.form.filter(|form| !candidate.codecs.contains(form)) {
         return Err(Ineligible::Form(form));
     }
+    if candidate.schema.is_some() && candidate.schema != rules.schema {
+        return Err(Ineligible::Schema);
+    }
     if rules.task == Task::Evaluate && rules.on_coordinator {
         return Err(Ineligible::Coordinator);
     }
@@ -93,10 +104,9 @@ pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &Eligibility
             return has_examples(candidate, 1);
         }
         (Task::Evaluate, None) => {}
+        (Task::Describe, evaluators) => trains(candidate, evaluators)?,
         (Task::Train, evaluators) => {
-            if evaluators.is_some_and(|wanted| candidate.attributes.include(wanted)) {
-                return Err(Ineligible::Evaluator);
-            }
+            trains(candidate, evaluators)?;
             if !candidate.codecs.contains(&rules.codec) {
                 return Err(Ineligible::Codec(rules.codec));
             }
@@ -105,6 +115,11 @@ pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &Eligibility
     }
     has_attributes(candidate, &rules.eligibility.attributes)?;
     has_examples(candidate, rules.eligibility.examples_min)
+}
+
+fn trains(candidate: &Candidate, evaluators: Option<&BTreeMap<String, String>>) -> Result<(), Ineligible> {
+    let evaluates = evaluators.is_some_and(|wanted| candidate.attributes.include(wanted));
+    if evaluates { Err(Ineligible::Evaluator) } else { Ok(()) }
 }
 
 fn has_attributes(candidate: &Candidate, wanted: &BTreeMap<String, String>) -> Result<(), Ineligible> {
@@ -140,6 +155,7 @@ mod tests {
             attributes: pairs.try_into().unwrap(),
             examples,
             codecs: vec![CodecName::F32],
+            schema: None,
         }
     }
 
@@ -156,6 +172,7 @@ mod tests {
             round: 5,
             codec: CodecName::F32,
             form: None,
+            schema: None,
             eligibility: &eligibility,
             evaluators: Some(&evaluators),
             on_coordinator: false,
@@ -183,6 +200,32 @@ mod tests {
     }
 
     #[test]
+    fn a_table_of_another_schema_is_not_admitted() {
+        let (eligibility, [ours, theirs]) =
+            (Eligibility::default(), [b"ours", b"them"].map(|text| Sha256Hash::of(text)));
+        let rules = |schema| EligibilityRules {
+            task: Task::Train,
+            round: 1,
+            codec: CodecName::F32,
+            form: None,
+            schema,
+            eligibility: &eligibility,
+            evaluators: None,
+            on_coordinator: false,
+        };
+        let with = |schema| Candidate { schema, ..candidate(&[], 10) };
+        for (held, wanted, is_admitted) in [
+            (Some(ours), Some(ours), true),
+            (Some(ours), Some(theirs), false),
+            (Some(ours), None, false),
+            (None, Some(ours), true),
+        ] {
+            let admitted = admit(&with(held), None, &rules(wanted));
+            assert_eq!(admitted, if is_admitted { Ok(()) } else { Err(Ineligible::Schema) });
+        }
+    }
+
+    #[test]
     fn without_tagged_evaluators_any_client_that_may_train_may_evaluate() {
         let eligibility = Eligibility { separation_rounds: 9, ..Eligibility::default() };
         let rules = EligibilityRules {
@@ -190,6 +233,7 @@ mod tests {
             round: 2,
             codec: CodecName::F32,
             form: None,
+            schema: None,
             eligibility: &eligibility,
             evaluators: Some(&BTreeMap::new()),
             on_coordinator: false,

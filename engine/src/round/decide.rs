@@ -187,7 +187,7 @@ fn drawn(round: &OpenRound, eligible: Vec<Arc<Candidate>>, clients: u32, file: &
     }
     let selection = match round.task {
         Task::Train => file.round.selection,
-        Task::Evaluate => Selection::Uniform,
+        Task::Evaluate | Task::Describe => Selection::Uniform,
     };
     let reports = match &round.source {
         Source::Clients { reports, .. } => reports.iter().copied().collect(),

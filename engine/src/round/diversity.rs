@@ -1,9 +1,10 @@
 //! How many updates a round can use, from the gradient diversity of the rounds before, and the goal that follows it.
 //!
-//! Let updates have the mean u and the covariance S. A round of m of them has the diversity
-//! `D = sum |d|^2 / |sum d|^2 = (1 + v) / (m + v)` with `v = tr S / |u|^2`, so `v = (m D - 1) / (1 - D)`. The product
-//! m D grows with m up to `1 + v`, the size up to which Yin et al. 2018 (<https://arxiv.org/abs/1706.05699>, theorem 3)
-//! show that larger batches keep their worth. Beyond it, further updates repeat what the others say.
+//! Let updates have the mean u and the covariance S. A round of m of them with equal weights has the diversity
+//! `D = sum |d|^2 / |sum d|^2 = (1 + v) / (m + v)` with `v = tr S / |u|^2`, so `v = (m D - 1) / (1 - D)`. With weights
+//! w, whose deltas w d the round adds, m is their effective number `(sum w)^2 / sum w^2`. The product m D grows with m
+//! up to `1 + v`, the size up to which Yin et al. 2018 (<https://arxiv.org/abs/1706.05699>, theorem 3) show that larger
+//! batches keep their worth. Beyond it, further updates repeat what the others say.
 
 use tributary_protocol::operator::AdaptedGoal;
 
@@ -19,6 +20,8 @@ const ROUNDS_MIN: usize = 5;
 pub struct DiverseRound {
     /// Updates that were combined.
     pub updates: u32,
+    /// How many updates of equal weight they are worth.
+    pub effective: f64,
     /// Their examples.
     pub examples: u64,
     pub diversity: f64,
@@ -63,8 +66,8 @@ pub(super) fn follow_diversity(policy: &TaskPolicy, least: u32, rounds: &[Divers
 
 /// `1 + v`; infinite for updates without a common direction.
 fn useful_of(round: &DiverseRound) -> f64 {
-    let DiverseRound { updates, diversity, .. } = *round;
-    let noise = (f64::from(updates) * diversity - 1.0).max(0.0) / (1.0 - diversity);
+    let DiverseRound { effective, diversity, .. } = *round;
+    let noise = (effective * diversity - 1.0).max(0.0) / (1.0 - diversity);
     if diversity < 1.0 { 1.0 + noise } else { f64::INFINITY }
 }
 
@@ -97,7 +100,8 @@ mod tests {
     /// Rounds of updates with the noise ratio v, as they are measured in rounds of this size.
     fn rounds(updates: u32, noise: f64) -> Vec<DiverseRound> {
         let diversity = (1.0 + noise) / (f64::from(updates) + noise);
-        vec![DiverseRound { updates, examples: 60 * u64::from(updates), diversity }; 7]
+        let effective = f64::from(updates);
+        vec![DiverseRound { updates, effective, examples: 60 * u64::from(updates), diversity }; 7]
     }
 
     #[test]
@@ -110,12 +114,27 @@ mod tests {
         }
         let alike = follow_diversity(&POLICY, 6, &rounds(10, 0.0));
         assert_eq!((alike.goal, alike.adapted_goal.unwrap().useful), (6, Some(1)));
-        let opposed = [DiverseRound { updates: 10, examples: 1, diversity: 1.5 }; 5];
+        let opposed = [DiverseRound { updates: 10, effective: 10.0, examples: 1, diversity: 1.5 }; 5];
         let opposed = follow_diversity(&POLICY, 6, &opposed);
         assert_eq!((opposed.goal, opposed.adapted_goal.unwrap().useful), (40, None));
         assert_eq!(follow_diversity(&POLICY, 6, &rounds(10, 3.0)[..4]), POLICY, "too few");
         let wide = TaskPolicy { available_min: 500, ..POLICY };
         assert_eq!(follow_diversity(&wide, 6, &rounds(10, 3.0)).available_min, 500);
+    }
+
+    #[test]
+    fn one_heavy_update_among_light_ones_does_not_look_like_noise() {
+        let round = |weights: &[f64], noise: f64| {
+            let (sum, squares): (f64, f64) = (weights.iter().sum(), weights.iter().map(|weight| weight * weight).sum());
+            let effective = sum * sum / squares;
+            let diversity = (1.0 + noise) / (effective + noise);
+            DiverseRound { updates: weights.len() as u32, effective, examples: 1, diversity }
+        };
+        let useful_of = |round| useful(&[round; 7]).unwrap().1;
+        let equal = useful_of(round(&[1.0, 1.0, 1.0, 1.0, 1.0, 100.0], 0.0));
+        assert!((equal - 1.0).abs() < 1e-9, "six equal updates, of which one would do: {equal}");
+        let noisy = useful_of(round(&[5.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 1.0));
+        assert!((noisy - 2.0).abs() < 1e-9, "{noisy}");
     }
 
     proptest! {
@@ -129,7 +148,7 @@ mod tests {
             let policy = TaskPolicy { goal, minimum, cohort_size, available_min: cohort_size, ..POLICY };
             let rounds: Vec<_> = measured
                 .into_iter()
-                .map(|(updates, diversity)| DiverseRound { updates, examples: 1, diversity })
+                .map(|(updates, diversity)| DiverseRound { updates, effective: updates.into(), examples: 1, diversity })
                 .collect();
             let followed = follow_diversity(&policy, least, &rounds);
             prop_assert!((least..=goal).contains(&followed.goal));

@@ -45,6 +45,7 @@ pub(in crate::round) mod fixture {
             attributes: Attributes::default(),
             examples: 1,
             codecs: vec![],
+            schema: None,
         })
     }
 

@@ -65,4 +65,4 @@ pub use step::Step;
 pub use term::Term;
 pub(crate) use times::Times;
 pub use times::WorkEnd;
-pub use view::{JobFacts, JobView, OpenRound, OpenWork, Source};
+pub use view::{Descriptions, JobFacts, JobView, OpenRound, OpenWork, Source};

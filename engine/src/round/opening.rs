@@ -82,7 +82,7 @@ pub struct LastRound {
 impl<'a> Lookback<'a> {
     /// What the opening of this round reads.
     pub fn of(job: &'a JobFile, task: Task, number: u32) -> Self {
-        if task == Task::Evaluate {
+        if task != Task::Train {
             let is_panel = |policy: TaskPolicy| matches!(policy.tempo, Tempo::Panel { .. });
             return Self { trained: TaskPolicy::of(job, task).is_some_and(is_panel), ..Self::default() };
         }
@@ -105,11 +105,11 @@ impl<'a> Lookback<'a> {
     }
 }
 
-/// What a round is opened with; none for evaluations of a job without them.
+/// What a round is opened with; none where the job has no rounds of this task.
 pub fn opening(job: &JobFile, task: Task, number: u32, history: &History) -> Option<Opening> {
     let policy = TaskPolicy::of(job, task)?;
     let seed = job.seed.expect("a stored job has a seed").derive(task.as_str(), number.into());
-    if task == Task::Evaluate {
+    if task != Task::Train {
         return Some(Opening { policy: with_panel(policy, history.trained), seed, norm_max: None });
     }
     let norm_max = job.update.norm_max.and_then(|bound| norm_bound(bound, &history.norms, history.abandoned_in_a_row));
@@ -242,7 +242,7 @@ mod tests {
             works: (0..40).map(|client| work(50_000 + 500 * client)).collect(),
             overhead_ms: 5_000,
             // Of ten updates each, with v = 3: 1 + v of them are useful.
-            diverse: vec![DiverseRound { updates: 10, examples: 600, diversity: 4.0 / 13.0 }; 7],
+            diverse: vec![DiverseRound { updates: 10, effective: 10.0, examples: 600, diversity: 4.0 / 13.0 }; 7],
             ..History::default()
         };
         let policy = opened(&job, 9, &history).policy;

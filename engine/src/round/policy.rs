@@ -138,7 +138,7 @@ impl TaskPolicy {
         clip_norm: None,
     };
 
-    /// The policy of a job's training or evaluation rounds; none for evaluations of a job without them.
+    /// The policy of a job's rounds of a task; none where the job has no such rounds.
     pub fn of(job: &JobFile, task: Task) -> Option<Self> {
         match task {
             Task::Train => Some(Self {
@@ -147,6 +147,11 @@ impl TaskPolicy {
                 ..Self::of_training(&job.round)
             }),
             Task::Evaluate => job.evaluation.as_ref().map(Self::of_evaluation),
+            // Whatever the mode, a description is one cohort.
+            Task::Describe => {
+                let standardises = job.model.inputs.as_ref().is_some_and(|inputs| inputs.standardize.is_some());
+                standardises.then(|| Self { tempo: Tempo::Cohort, ..Self::of_training(&job.round) })
+            }
         }
     }
 

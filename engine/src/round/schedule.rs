@@ -6,13 +6,15 @@ use tributary_protocol::state::{JobState, Phase, Task};
 use super::calendar::Calendar;
 use super::policy::Tempo;
 use super::step::is_ahead;
-use super::view::{JobFacts, OpenRound};
+use super::view::{Descriptions, JobFacts, OpenRound};
 
 /// What the open rounds of a job say about the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Underway {
     /// Whether a training round is open.
     pub(super) training: bool,
+    /// Whether a round is open that fixes the job's inputs.
+    pub(super) description: bool,
     /// Number of open evaluations.
     pub(super) evaluations: usize,
     /// Whether one of them still waits for clients.
@@ -24,6 +26,7 @@ impl Underway {
         let evaluations = || rounds.iter().filter(|round| round.task == Task::Evaluate);
         Self {
             training: rounds.iter().any(|round| round.task == Task::Train),
+            description: rounds.iter().any(|round| round.task == Task::Describe),
             evaluations: evaluations().count(),
             evaluation_waits: evaluations().any(|round| round.phase == Phase::Selecting),
         }
@@ -79,6 +82,9 @@ pub(super) fn next_round(
     if let Some(round) = due_evaluation(job, facts, underway, finishing) {
         return NextRound::Open(Task::Evaluate, round);
     }
+    if job.model.lacks_statistics() {
+        return next_description(job, calendar, facts, underway, now_ms);
+    }
     if underway.training {
         return NextRound::Wait;
     }
@@ -96,6 +102,25 @@ pub(super) fn next_round(
     let calendar = calendar.filter(|_| !tempo.is_buffer());
     match may_open_at_ms(job, calendar, facts.abandoned_in_a_row, facts.last_ended_at_ms, now_ms) {
         Some(at_ms) if at_ms <= now_ms => NextRound::Open(Task::Train, facts.rounds_opened + 1),
+        Some(at_ms) => NextRound::NotBefore(at_ms),
+        None => NextRound::Wait,
+    }
+}
+
+/// The next round that fixes the job's inputs. Nothing is trained before one is committed.
+fn next_description(
+    job: &JobFile,
+    calendar: Option<&Calendar>,
+    facts: &JobFacts,
+    underway: &Underway,
+    now_ms: i64,
+) -> NextRound {
+    if underway.description || facts.state != JobState::Running {
+        return NextRound::Wait;
+    }
+    let Descriptions { opened, last_ended_at_ms } = facts.descriptions;
+    match may_open_at_ms(job, calendar, opened, last_ended_at_ms, now_ms) {
+        Some(at_ms) if at_ms <= now_ms => NextRound::Open(Task::Describe, opened + 1),
         Some(at_ms) => NextRound::NotBefore(at_ms),
         None => NextRound::Wait,
     }
@@ -140,7 +165,7 @@ mod tests {
     use super::*;
     use crate::round::played::{FRESH, job_file as job};
 
-    const QUIET: Underway = Underway { training: false, evaluations: 0, evaluation_waits: false };
+    const QUIET: Underway = Underway { training: false, description: false, evaluations: 0, evaluation_waits: false };
     const TRAINING: Underway = Underway { training: true, ..QUIET };
     const EVALUATING: Underway = Underway { evaluations: 1, ..QUIET };
 
@@ -162,6 +187,28 @@ mod tests {
             last_ended_at_ms: Some(50),
             ..FRESH
         }
+    }
+
+    #[test]
+    fn inputs_are_fixed_before_the_first_training() {
+        let file = job("");
+        let model = serde_json::json!({
+            "parameters": [{ "name": "w", "shape": [1] }],
+            "inputs": { "standardize": "federated", "columns": [{ "name": "x" }] },
+        });
+        let file = JobFile { model: serde_json::from_value(model).unwrap(), ..file };
+        assert_eq!(next_round(&file, &FRESH, 0), NextRound::Open(Task::Describe, 1));
+        let open = Underway { description: true, ..QUIET };
+        assert_eq!(beside(&open, &file, &FRESH, 0), NextRound::Wait);
+        let abandoned = JobFacts { descriptions: Descriptions { opened: 2, last_ended_at_ms: Some(0) }, ..FRESH };
+        assert_eq!(next_round(&file, &abandoned, 1), NextRound::NotBefore(2_000), "it doubles with each");
+        assert_eq!(next_round(&file, &abandoned, 2_000), NextRound::Open(Task::Describe, 3));
+        let paused = JobFacts { state: JobState::Paused, ..FRESH };
+        assert_eq!(next_round(&file, &paused, 0), NextRound::Wait);
+        let mut fixed = file.clone();
+        let column = &mut fixed.model.inputs.as_mut().unwrap().columns[0];
+        (column.mean, column.deviation) = (Some(0.0), Some(1.0));
+        assert_eq!(next_round(&fixed, &FRESH, 0), NextRound::Open(Task::Train, 1));
     }
 
     #[test]

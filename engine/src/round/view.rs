@@ -38,6 +38,8 @@ pub struct JobFacts {
     pub rounds_committed: u32,
     /// Number of training rounds abandoned since the last committed one.
     pub abandoned_in_a_row: u32,
+    /// Of a job whose inputs lack statistics; else nothing.
+    pub descriptions: Descriptions,
     /// When the last training round ended.
     pub last_ended_at_ms: Option<i64>,
     /// Number of the last committed training round.
@@ -48,6 +50,15 @@ pub struct JobFacts {
     pub accuracy: Option<f64>,
     /// Mean of the metric of `[stop]` in the newest evaluation; none without one.
     pub metric: Option<f64>,
+}
+
+/// The rounds that were to fix a job's inputs, none of which has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Descriptions {
+    /// Number of rounds opened.
+    pub opened: u32,
+    /// When the last of them ended.
+    pub last_ended_at_ms: Option<i64>,
 }
 
 /// What a snapshot says of an open round.

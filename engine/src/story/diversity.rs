@@ -46,7 +46,8 @@ mod tests {
     use super::*;
 
     fn rounds(updates: u32, diversity: f64) -> Vec<DiverseRound> {
-        vec![DiverseRound { updates, examples: 60 * u64::from(updates), diversity }; 7]
+        let effective = f64::from(updates);
+        vec![DiverseRound { updates, effective, examples: 60 * u64::from(updates), diversity }; 7]
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Remarks on a job file: what is allowed and probably not meant.
 
-use tributary_protocol::job_file::JobFile;
+use tributary_protocol::job_file::{Divisor, JobFile, StalenessWeight};
 use tributary_protocol::layers::{Layer, LayeredModel, ModelSpec};
-use tributary_protocol::plan::Loss;
+use tributary_protocol::plan::{Algorithm, Loss};
 
 use crate::round::examples_for;
 
@@ -11,7 +11,7 @@ const STOP_EXAMPLES_MIN: u64 = 100;
 
 /// Remarks on a valid job file, in sentences.
 pub fn remarks(file: &JobFile) -> Vec<String> {
-    let mut remarks: Vec<String> = on_stop(file).into_iter().collect();
+    let mut remarks: Vec<String> = on_stop(file).into_iter().chain(on_weights(file)).chain(on_steps(file)).collect();
     let ModelSpec::Layers(model) = &file.model.spec else { return remarks };
     let Ok(outputs) = model.shapes() else { return remarks };
     remarks.extend(on_rows(model, &outputs));
@@ -39,6 +39,28 @@ fn on_stop(file: &JobFile) -> Option<String> {
         format!(
             "[stop] accuracy = {accuracy} is reached by the lower end of the 95 % interval: without a single error that \
              takes {examples} examples in one evaluation, and with errors more."
+        )
+    })
+}
+
+/// A mean of one update is that update, whatever it weighs.
+fn on_weights(file: &JobFile) -> Option<String> {
+    let buffered = file.round.mode.buffered().filter(|mode| mode.buffer == 1 && mode.divisor == Divisor::Weights)?;
+    (buffered.staleness_weight != StalenessWeight::Constant).then(|| {
+        "With buffer = 1 and divisor = \"weights\" the weights of late updates cancel out: a late update moves the model as \
+         far as a fresh one. divisor = \"count\" makes its step shorter."
+            .to_owned()
+    })
+}
+
+/// FedNova counts the steps of a proximal term by a series that alternates or grows where a step overshoots.
+fn on_steps(file: &JobFile) -> Option<String> {
+    let Algorithm::FedNova { mu } = file.training.algorithm else { return None };
+    let rate = file.training.optimizer.learning_rate() * mu;
+    (rate >= 2.0).then(|| {
+        format!(
+            "The learning rate times mu is {rate}: from 2 on a step overshoots the model that mu pulls to, and fed_nova \
+             divides by numbers of steps that alternate or grow without bound. Below 1 it works."
         )
     })
 }
@@ -90,6 +112,26 @@ mod tests {
         let tokens = format!("input = [5]\nlayers = [{{ kind = \"embedding\", tokens = 9, size = 4 }}, {linear}]");
         let found = on(&tokens);
         assert!(found.len() == 1 && found[0].starts_with("The network ends with [5, 10]"), "{found:?}");
+    }
+
+    #[test]
+    fn weights_that_cancel_out_and_steps_that_overshoot_are_said() {
+        let of = |algorithm: &str, mode: &str| {
+            let text = format!(
+                "name = 'a'\npopulation = 'b'\n[model]\nparameters = [{{ name = 'w', shape = [1] }}]\n[training]\nsteps = 1\n\
+                 optimizer = {{ kind = 'sgd', learning_rate = 0.5 }}\nalgorithm = {algorithm}\n[round]\nmode = {mode}"
+            );
+            remarks(&JobFile::parse(&text).unwrap())
+        };
+        let buffered = |settings: &str| format!("{{ kind = 'buffered', buffer = 1, concurrency = 4{settings} }}");
+        let found = of("{ kind = 'plain' }", &buffered(", divisor = 'weights'"));
+        assert!(found.len() == 1 && found[0].contains("cancel out"), "{found:?}");
+        assert!(of("{ kind = 'plain' }", &buffered("")).is_empty());
+        let constant = ", divisor = 'weights', staleness_weight = { kind = 'constant' }";
+        assert!(of("{ kind = 'plain' }", &buffered(constant)).is_empty());
+        let found = of("{ kind = 'fed_nova', mu = 4.0 }", "{ kind = 'synchronous' }");
+        assert!(found.len() == 1 && found[0].contains("is 2: from 2 on"), "{found:?}");
+        assert!(of("{ kind = 'fed_nova', mu = 3.9 }", "{ kind = 'synchronous' }").is_empty());
     }
 
     #[test]

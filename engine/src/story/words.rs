@@ -6,6 +6,7 @@ pub(super) fn report_word(task: Task) -> &'static str {
     match task {
         Task::Train => "update",
         Task::Evaluate => "report",
+        Task::Describe => "description",
     }
 }
 

@@ -102,7 +102,7 @@ pub struct MultiKrum {
 pub struct GeometricMedian {
     /// Smallest distance that divides a weight. Default: 1e-6.
     pub smoothing: f64,
-    /// Weiszfeld steps from the mean, 1 to 1000. Default: 8.
+    /// Weiszfeld steps from the mean, 1 to 1000. Default: 100.
     pub iterations: u32,
 }
 
@@ -177,8 +177,8 @@ pub(crate) enum WrittenCombine {
         /// Smallest distance that divides a weight. Default: 1e-6.
         #[serde(default = "millionth")]
         smoothing: f64,
-        /// Weiszfeld steps from the mean, 1 to 1000. Default: 8.
-        #[serde(default = "eight")]
+        /// Weiszfeld steps from the mean, 1 to 1000. Default: 100.
+        #[serde(default = "hundred")]
         iterations: u32,
     },
     /// A centre that moves by clipped distances and is carried from round to round.
@@ -332,8 +332,8 @@ fn fifth() -> f64 {
 fn millionth() -> f64 {
     1e-6
 }
-fn eight() -> u32 {
-    8
+fn hundred() -> u32 {
+    100
 }
 fn three() -> u32 {
     3
@@ -379,7 +379,7 @@ mod tests {
                 Combine::MultiKrum(MultiKrum { byzantine: 1, keep: Some(3) }),
             ),
             ("{ kind = 'bulyan', byzantine = 1 }", Combine::Bulyan(Krum { byzantine: 1 })),
-            ("'geometric_median'", Combine::GeometricMedian(GeometricMedian { smoothing: 1e-6, iterations: 8 })),
+            ("'geometric_median'", Combine::GeometricMedian(GeometricMedian { smoothing: 1e-6, iterations: 100 })),
             (
                 "{ kind = 'centered_clipping', radius = 1.5 }",
                 Combine::CenteredClipping(CenteredClipping { radius: 1.5, iterations: 3 }),

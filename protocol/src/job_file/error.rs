@@ -1,5 +1,6 @@
 //! Errors of job files.
 
+use crate::inputs::InputsError;
 use crate::layers::ModelSpecError;
 use crate::plan::TrainingError;
 use crate::update::CodecError;
@@ -22,6 +23,9 @@ pub enum JobFileError {
     /// The layers of the network do not fit each other.
     #[error("[model] {0}")]
     Model(#[from] ModelSpecError),
+    /// The inputs are malformed, or do not fit network or loss.
+    #[error("[model.inputs] {0}")]
+    Inputs(#[from] InputsError),
     /// A training setting is missing, contradictory or out of range.
     #[error(transparent)]
     Training(#[from] TrainingError),

@@ -21,7 +21,7 @@ use crate::download::Download;
 use crate::id::Name;
 use crate::job_model::JobModel;
 use crate::layers::ModelSpec;
-use crate::plan::Training;
+use crate::plan::{Loss, Training};
 use crate::scalars::{SCALAR_MAX, ScalarName};
 use crate::seed::Seed;
 use crate::update::Codec;
@@ -376,6 +376,9 @@ impl JobFile {
     pub fn check(&self) -> Result<(), JobFileError> {
         self.model.parts()?;
         self.training.check()?;
+        if let Some(inputs) = &self.model.inputs {
+            inputs.check(&self.model.spec, self.training.loss)?;
+        }
         self.update.check()?;
         let download = "false with this codec: model deltas lead from one f32 model to the next";
         require(self.download.is_consistent(), "[download] delta", download)?;
@@ -390,7 +393,18 @@ impl JobFile {
         }
         self.retention.check()?;
         self.stop.check(self.evaluation.is_some())?;
+        self.check_loss()?;
         validity::check(self)
+    }
+
+    /// Lists of layers are trained by the SDK, which computes no loss of an app.
+    fn check_loss(&self) -> Result<(), JobFileError> {
+        let is_other = self.training.loss == Loss::Other;
+        let has_layers = matches!(self.model.spec, ModelSpec::Layers(_));
+        let known = "\"cross_entropy\" or \"mse\" for a list of layers: \"other\" is a loss of an app's own trainer";
+        require(!(is_other && has_layers), "[training] loss", known)?;
+        let counted = "left out with the loss \"other\", which counts no classes; a [stop] metric can be measured";
+        require(!is_other || self.stop.accuracy.is_none(), "[stop] accuracy", counted)
     }
 
     /// The coordinator computes networks that are lists of layers, within a bounded memory.

@@ -190,6 +190,21 @@ fn the_coordinator_evaluates_lists_of_layers_of_a_bounded_size() {
     assert!(error.contains("33554432"), "{error}");
 }
 
+#[test]
+fn a_loss_of_the_apps_own_goes_with_a_network_of_the_apps_own_and_has_no_accuracy() {
+    let other = DIGITS.replace("[training]", "[training]\nloss = 'other'");
+    let error = JobFile::parse(&other).unwrap_err().to_string();
+    assert!(error.contains("[training] loss must be \"cross_entropy\" or \"mse\" for a list of layers"), "{error}");
+    let digits = JobFile::parse(&format!("{DIGITS}\n[evaluation]")).unwrap();
+    let own = serde_json::from_str(r#"{"parameters": [{"name": "w", "shape": [2]}]}"#).unwrap();
+    let training = Training { loss: Loss::Other, ..digits.training.clone() };
+    let mut job = JobFile { model: own, training, ..digits };
+    job.check().unwrap();
+    assert_eq!(JobFile::parse(&job.text()).unwrap(), job);
+    job.stop.accuracy = Some(0.9);
+    assert!(job.check().unwrap_err().to_string().contains("[stop] accuracy must be left out"));
+}
+
 /// Goal: a network whose layers fill the memory is no new job, and a stored one is still a job.
 #[test]
 fn an_evaluation_on_the_coordinator_has_a_bound_of_values() {

@@ -80,6 +80,9 @@ pub enum Loss {
     CrossEntropy,
     /// Mean squared error over all outputs; targets have the shape of the output.
     Mse,
+    /// A loss of the app's own trainer, such as that of a detector: reported as it is, and lower is better. A model
+    /// that is a list of layers has none.
+    Other,
 }
 
 /// Optimiser. The formulas are those of `torch.optim` (PyTorch 2), so settings carry over.

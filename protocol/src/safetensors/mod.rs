@@ -31,6 +31,7 @@ pub use layout::{LayoutError, TensorSpec, match_tensors};
 pub(crate) use model_file::f32_file;
 pub use model_file::{
     ModelDecoder, ModelFileError, model_file_beginning, model_from_bytes, model_metadata, model_to_bytes,
+    model_with_metadata,
 };
 pub(crate) use writer::beginning_of;
 pub use writer::{Data, Tensor, write};

@@ -136,10 +136,18 @@ impl<F: FnMut(usize, &[f32])> Sink for Ordered<'_, F> {
 /// # Errors
 /// [`ModelFileError`] for a damaged file, for elements other than F32, and for values that are not finite.
 pub fn model_from_bytes(file: &[u8]) -> Result<Model, ModelFileError> {
+    model_with_metadata(file).map(|(model, _)| model)
+}
+
+/// The same with the file's metadata.
+///
+/// # Errors
+/// As [`model_from_bytes`].
+pub fn model_with_metadata(file: &[u8]) -> Result<(Model, BTreeMap<String, String>), ModelFileError> {
     let (header, values) = read_f32(file)?;
     let specs = header.tensors().iter().map(|info| ParameterSpec::new(info.name.as_str(), info.shape.as_slice()));
     let parameters = ParameterList::new(specs.collect())?;
-    Ok(Model::new(Arc::new(parameters), values)?)
+    Ok((Model::new(Arc::new(parameters), values)?, header.metadata().clone()))
 }
 
 /// Writes a file of parameters and their values, one value for each.

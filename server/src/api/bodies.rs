@@ -2,6 +2,7 @@
 
 use tributary_protocol::credential::CertificateRequest;
 use tributary_protocol::device::{CheckInRequest, EnrolRequest, EvaluationReport, FailureReport};
+use tributary_protocol::inputs::Description;
 use tributary_protocol::job_file::{JOB_FILE_BYTES_MAX, RoundPolicyChange};
 use tributary_protocol::operator::{
     ChangeJob, ChangePassword, ChangeStanding, CreateAccount, CreateJob, CreatePopulation, CreateToken, Login,
@@ -32,6 +33,8 @@ bytes_max! {
     CertificateRequest: 16 << 10,
     // Counts by class.
     EvaluationReport: LARGEST,
+    // Sums of up to 1,024 columns, and counts of categories, whose names a job file limits.
+    Description: 1 << 20,
     FailureReport: 8 << 10,
     CreateJob: LARGEST,
     ChangeJob: 32 << 10,

@@ -194,7 +194,9 @@ fn compute(
     examples: TestExamples,
     should_stop: &dyn Fn() -> bool,
 ) -> Result<EvaluationReport, EvaluatorError> {
-    let task = EvaluatorTask { model, spec: &spec.file.model.spec, loss: spec.file.training.loss };
+    let file = &spec.file;
+    let task =
+        EvaluatorTask { model, spec: &file.model.spec, inputs: file.model.inputs.as_ref(), loss: file.training.loss };
     let report = evaluator.evaluate(&task, examples, should_stop)?;
     if report.examples == 0 || !report.loss.is_finite() {
         return Err(EvaluatorError::Failed("the loss is not finite".to_owned()));
@@ -219,7 +221,7 @@ async fn read_model(services: &Services, spec: &JobSpec, version: u32, sha256: S
 }
 
 async fn read_test_set(services: &Services, spec: &JobSpec, row: &TestSetRow) -> Result<TestExamples, RunError> {
-    let mut test_set = TestSetReader::keeping(&spec.file.model.spec, spec.file.training.loss)?;
+    let mut test_set = TestSetReader::keeping(&spec.file.model, spec.file.training.loss)?;
     let mut reader = services.blobs.reader(&services.db, row.body.clone(), row.sha256).await?;
     while let Some(data) = reader.next().await? {
         test_set.push(&data)?;

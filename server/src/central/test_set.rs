@@ -1,9 +1,12 @@
 //! Test sets: the safetensors files that operators upload, checked while they arrive.
 //!
-//! A file has two tensors. `inputs` is F32, one row per example, of the network's input shape or as many values.
+//! A file has two tensors. `inputs` is F32, one row per example, of the network's input shape or as many values;
+//! where the job names columns, of one raw value for each.
 //! `labels` has a class for each output row (U8, I32 or I64) with cross-entropy, and the values of the outputs (F32)
 //! with the squared error.
 
+use tributary_protocol::inputs::Inputs;
+use tributary_protocol::job_model::JobModel;
 use tributary_protocol::layers::{Layer, LayeredModel, ModelSpec};
 use tributary_protocol::plan::Loss;
 use tributary_protocol::safetensors::{Decoder, Dtype, Header, SafetensorsError, Sink};
@@ -75,19 +78,20 @@ struct Reading {
 
 impl TestSetReader {
     /// Checks a file without keeping it.
-    pub(crate) fn checking(spec: &ModelSpec, loss: Loss) -> Result<Self, TestSetError> {
-        Self::new(spec, loss, false)
+    pub(crate) fn checking(model: &JobModel, loss: Loss) -> Result<Self, TestSetError> {
+        Self::new(model, loss, false)
     }
 
     /// Reads a file into memory.
-    pub(crate) fn keeping(spec: &ModelSpec, loss: Loss) -> Result<Self, TestSetError> {
-        Self::new(spec, loss, true)
+    pub(crate) fn keeping(model: &JobModel, loss: Loss) -> Result<Self, TestSetError> {
+        Self::new(model, loss, true)
     }
 
-    fn new(spec: &ModelSpec, loss: Loss, keeps: bool) -> Result<Self, TestSetError> {
-        let ModelSpec::Layers(network) = spec else { return Err(TestSetError::Foreign) };
+    fn new(model: &JobModel, loss: Loss, keeps: bool) -> Result<Self, TestSetError> {
+        let ModelSpec::Layers(network) = &model.spec else { return Err(TestSetError::Foreign) };
+        let columns = model.inputs.as_ref().and_then(Inputs::raw_width);
         let reading = Reading {
-            wanted: Wanted::of(network, loss)?,
+            wanted: Wanted::of(network, columns, loss)?,
             keeps,
             examples: 0,
             inputs_tensor: 0,
@@ -110,21 +114,22 @@ impl TestSetReader {
         let Reading { wanted, examples, inputs, classes, values, .. } = self.reading;
         let targets = match wanted.loss {
             Loss::CrossEntropy => TestTargets::Classes(classes),
-            Loss::Mse => TestTargets::Values(values),
+            Loss::Mse | Loss::Other => TestTargets::Values(values),
         };
         Ok((examples as u64, TestExamples { inputs, targets }))
     }
 }
 
 impl Wanted {
-    fn of(network: &LayeredModel, loss: Loss) -> Result<Self, TestSetError> {
+    fn of(network: &LayeredModel, columns: Option<usize>, loss: Loss) -> Result<Self, TestSetError> {
         let shapes = network.shapes().map_err(|_| TestSetError::Foreign)?;
         let (outputs, positions) = shapes.last().and_then(|shape| shape.split_last()).ok_or(TestSetError::Foreign)?;
         let tokens = match network.layers.first() {
             Some(Layer::Embedding { tokens, .. }) => Some(*tokens),
             _ => None,
         };
-        let (input, rows) = (network.input.iter().product(), positions.iter().product());
+        let input = columns.unwrap_or_else(|| network.input.iter().product());
+        let rows = positions.iter().product();
         Ok(Self { input, rows, outputs: *outputs, loss, tokens })
     }
 
@@ -132,14 +137,14 @@ impl Wanted {
     fn labels(&self) -> usize {
         match self.loss {
             Loss::CrossEntropy => self.rows,
-            Loss::Mse => self.rows * self.outputs,
+            Loss::Mse | Loss::Other => self.rows * self.outputs,
         }
     }
 
     fn check_labels(&self, dtype: Dtype) -> Result<(), TestSetError> {
         let (fits, expected) = match self.loss {
             Loss::CrossEntropy => (matches!(dtype, Dtype::U8 | Dtype::I32 | Dtype::I64), "U8, I32 or I64: classes"),
-            Loss::Mse => (dtype == Dtype::F32, "F32: values"),
+            Loss::Mse | Loss::Other => (dtype == Dtype::F32, "F32: values"),
         };
         if fits { Ok(()) } else { Err(TestSetError::Type { tensor: "labels", got: dtype, expected }) }
     }
@@ -262,7 +267,7 @@ mod tests {
 
     fn read(spec: &ModelSpec, loss: Loss, tensors: &[Tensor<'_>]) -> Result<(u64, TestExamples), TestSetError> {
         let file = write(tensors, &BTreeMap::new());
-        let mut reader = TestSetReader::keeping(spec, loss)?;
+        let mut reader = TestSetReader::keeping(&JobModel::from(spec.clone()), loss)?;
         for piece in file.chunks(7) {
             reader.push(piece)?;
         }
@@ -313,7 +318,7 @@ mod tests {
         assert!(class(&[nan, labels(&[2], Dtype::U8, &[0; 2])]).contains("example 1: a value of inputs is not finite"));
         let float = Tensor { name: "labels", shape: &[2], data: Data::F32(&[0.0; 2]) };
         assert!(class(&[rows, float]).contains("labels is F32; it must be U8, I32 or I64"));
-        let mut whole = TestSetReader::checking(&spec, Loss::CrossEntropy).unwrap();
+        let mut whole = TestSetReader::checking(&JobModel::from(spec.clone()), Loss::CrossEntropy).unwrap();
         whole.push(&write(&[rows, labels(&[2], Dtype::U8, &[0; 2])], &BTreeMap::new())[..100]).unwrap();
         assert!(matches!(whole.finish(), Err(TestSetError::File(_))), "a file that breaks off");
     }
@@ -329,6 +334,9 @@ mod tests {
         let error = read(&tagger, Loss::CrossEntropy, &[inputs(&[1, 2], &[4.0, 5.0]), tags]).unwrap_err();
         assert!(error.to_string().contains("5 is not a token id: those are 0 to 4"), "{error}");
         let own = spec(r#"{"parameters": [{"name": "w", "shape": [1]}]}"#);
-        assert_eq!(TestSetReader::checking(&own, Loss::CrossEntropy).unwrap_err(), TestSetError::Foreign);
+        assert_eq!(
+            TestSetReader::checking(&JobModel::from(own), Loss::CrossEntropy).unwrap_err(),
+            TestSetError::Foreign
+        );
     }
 }

@@ -38,7 +38,7 @@ pub(crate) enum UploadError {
 
 impl UploadedTestSet {
     pub(crate) fn begin(bench: &Workbench, clock: &Clock, spec: &JobSpec) -> Result<Self, TestSetError> {
-        let reader = TestSetReader::checking(&spec.file.model.spec, spec.file.training.loss)?;
+        let reader = TestSetReader::checking(&spec.file.model, spec.file.training.loss)?;
         // A name of its own: the body of an earlier test set may be read while this one arrives.
         let body = test_set_key(spec.id, u64::from_le_bytes(entropy::random()));
         let spool = spool(bench, clock, body.clone());

@@ -1,5 +1,6 @@
 //! Assignments: one client in one round.
 
+use tributary_engine::job::JobSpec;
 use tributary_engine::round::Term;
 use tributary_engine::story::{Ending, Session};
 use tributary_protocol::classes::ClassCounts;
@@ -7,6 +8,7 @@ use tributary_protocol::device::Attributes;
 use tributary_protocol::figures::Figures;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId};
+use tributary_protocol::inputs::Description;
 use tributary_protocol::operator::Assignment;
 use tributary_protocol::scalars::Scalars;
 use tributary_protocol::seed::Seed;
@@ -110,6 +112,11 @@ impl AssignmentRow {
         }
     }
 
+    /// Most steps of its report, where a rule reads them and the client told its examples.
+    pub fn steps_max(&self, spec: &JobSpec) -> Option<u64> {
+        spec.steps_max(self.base_version, self.examples).filter(|_| self.examples > 0)
+    }
+
     /// When it takes no more reports.
     pub fn until_ms(&self, round: &RoundRow) -> Option<i64> {
         self.term().until_ms(round.deadline_at_ms)
@@ -158,6 +165,8 @@ pub struct Report {
     pub work_ms: u64,
     /// Counts by class of an evaluation. They are added to those of the round, and not stored with the assignment.
     pub classes: Option<ClassCounts>,
+    /// Sums of the client's table. They are added to those of the round, and not stored with the assignment.
+    pub description: Option<Description>,
     /// SHA-256 of the report's bytes.
     pub sha256: Sha256Hash,
     /// Traffic of the assignment that is not counted in the database yet.

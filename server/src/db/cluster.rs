@@ -1,6 +1,7 @@
 //! Tables that several coordinators share: nodes, leases, and seats (which node holds which waiting client).
 
 use tributary_protocol::device::Attributes;
+use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, JobId, Name};
 use tributary_protocol::operator::{Lease, Node};
 use tributary_protocol::state::NodeState;
@@ -97,6 +98,7 @@ struct SeatRow {
     examples: u64,
     #[sqlx(try_from = "String")]
     codecs: Json<Vec<CodecName>>,
+    schema_sha256: Option<Text<Sha256Hash>>,
 }
 
 impl From<SeatRow> for Candidate {
@@ -107,6 +109,7 @@ impl From<SeatRow> for Candidate {
             attributes: row.attributes.0,
             examples: row.examples,
             codecs: row.codecs.0,
+            schema: row.schema_sha256.map(|Text(schema)| schema),
         }
     }
 }
@@ -228,9 +231,10 @@ impl Tx {
         node: &Name,
         until_ms: i64,
     ) -> Result<(), DbError> {
-        let sql = "insert into seats (client, node, population, number, attributes, examples, codecs, until_ms) \
-                   values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (client) do update set \
-                   node = $2, population = $3, number = $4, attributes = $5, examples = $6, codecs = $7, until_ms = $8";
+        let sql = "insert into seats (client, node, population, number, attributes, examples, codecs, until_ms, \
+                   schema_sha256) values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (client) do update set \
+                   node = $2, population = $3, number = $4, attributes = $5, examples = $6, codecs = $7, until_ms = $8, \
+                   schema_sha256 = $9";
         execute!(
             self,
             sql,
@@ -241,7 +245,8 @@ impl Tx {
             Json::text(&candidate.attributes)?,
             stored(candidate.examples),
             Json::text(&candidate.codecs)?,
-            until_ms
+            until_ms,
+            candidate.schema.map(|schema| schema.to_string())
         );
         Ok(())
     }
@@ -255,8 +260,8 @@ impl Tx {
 
     /// Clients of a population that any node holds.
     pub async fn seated(&mut self, population: &Name, now_ms: i64) -> Result<Vec<Candidate>, DbError> {
-        let sql =
-            "select client, number, attributes, examples, codecs from seats where population = $1 and until_ms > $2";
+        let sql = "select client, number, attributes, examples, codecs, schema_sha256 from seats \
+                   where population = $1 and until_ms > $2";
         let rows = fetch!(self, SeatRow, fetch_all, sql, population.as_str(), now_ms);
         Ok(rows.into_iter().map(Candidate::from).collect())
     }

@@ -70,6 +70,8 @@ pub use model_files::ModelFileRow;
 pub use names::{MadeFor, UnknownForm, model_file_key, model_key, test_set_key, update_key};
 pub use notices::NoticeRow;
 pub use overview::{JobTotals, Measured};
+#[cfg(test)]
+pub(crate) use recent::BYTES_MAX as RECENT_CLIENTS_BYTES_MAX;
 pub use round_list::{RoundFilter, RoundPlace};
 pub use rounds::{EvaluationSummary, NewRound, RoundKey, RoundRow, RoundStatistics};
 pub use schedules::RunEnd;

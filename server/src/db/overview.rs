@@ -131,13 +131,15 @@ impl Tx {
     /// # Errors
     /// [`DbError`].
     pub async fn diverse_rounds(&mut self, job: JobId, limit: u32) -> Result<Vec<DiverseRound>, DbError> {
-        let sql = "select reported, weight, diversity from rounds where job = $1 and task = 'train' \
-                   and phase = 'committed' and diversity is not null order by number desc limit $2";
-        let rows = fetch!(self, (i64, i64, f64), fetch_all, sql, job.to_string(), i64::from(limit));
-        let round = |(updates, examples, diversity)| DiverseRound {
+        let sql = "select reported, weight, diversity, effective_updates from rounds where job = $1 and task = 'train' \
+                   and phase = 'committed' and diversity is not null and effective_updates is not null \
+                   order by number desc limit $2";
+        let rows = fetch!(self, (i64, i64, f64, f64), fetch_all, sql, job.to_string(), i64::from(limit));
+        let round = |(updates, examples, diversity, effective)| DiverseRound {
             updates: u32::try_from(updates).unwrap_or(u32::MAX),
             examples: u64::try_from(examples).unwrap_or_default(),
             diversity,
+            effective,
         };
         Ok(rows.into_iter().map(round).collect())
     }

@@ -15,7 +15,7 @@ use super::tx::{Json, Text};
 use crate::runtime::lock::Locked;
 
 /// Memory in bytes of all remembered clients. When there are more, the one that was seen longest ago is forgotten.
-const BYTES_MAX: usize = 32 << 20;
+pub(crate) const BYTES_MAX: usize = 32 << 20;
 /// Memory of a remembered client without attributes, and of an attribute besides its texts.
 const CLIENT_BYTES: usize = 512;
 const ATTRIBUTE_BYTES: usize = 128;

@@ -236,6 +236,8 @@ pub struct RoundStatistics {
     pub step_norm: Option<f64>,
     /// Diversity of the updates; none where they cancel out.
     pub diversity: Option<f64>,
+    /// How many updates of equal weight they are worth, where there is a diversity.
+    pub effective_updates: Option<f64>,
     /// Cosine between each update and the mean, where it is known.
     pub cosines: Vec<(AssignmentId, f64)>,
 }
@@ -340,10 +342,13 @@ impl Tx {
 
     /// Stores the statistics of the updates of a round.
     pub async fn store_statistics(&mut self, key: RoundKey, statistics: &RoundStatistics) -> Result<(), DbError> {
-        let sql = "update rounds set step_norm = $4, diversity = $5 where job = $1 and task = $2 and number = $3";
+        let sql = "update rounds set step_norm = $4, diversity = $5, effective_updates = $6 \
+                   where job = $1 and task = $2 and number = $3";
+        let RoundStatistics { step_norm, diversity, effective_updates, cosines } = statistics;
         let (job, number) = (key.job.to_string(), i64::from(key.number));
-        execute!(self, sql, job.as_str(), key.task.as_str(), number, statistics.step_norm, statistics.diversity);
-        for (assignment, cosine) in &statistics.cosines {
+        let (step_norm, diversity, effective_updates) = (*step_norm, *diversity, *effective_updates);
+        execute!(self, sql, job.as_str(), key.task.as_str(), number, step_norm, diversity, effective_updates);
+        for (assignment, cosine) in cosines {
             let sql = "update assignments set cosine = $2 where id = $1";
             execute!(self, sql, assignment.to_string(), *cosine);
         }
@@ -420,7 +425,8 @@ impl Tx {
     /// Stores the results of an evaluation with its own round and with the training round that produced the model.
     pub async fn store_evaluation(&mut self, key: RoundKey, summary: EvaluationSummary) -> Result<(), DbError> {
         let sql = "update rounds set loss = $3, accuracy = $4, accuracy_examples = $5, accuracy_clients = $6, \
-                   accuracy_low = $7, accuracy_worst = $8, accuracy_p10 = $9 where job = $1 and number = $2";
+                   accuracy_low = $7, accuracy_worst = $8, accuracy_p10 = $9 where job = $1 and number = $2 \
+                   and task in ('train', 'evaluate')";
         let on = summary.accuracy.map(|(_, on)| on);
         execute!(
             self,

@@ -1,7 +1,9 @@
 //! Named scalars and counts by class: of reports, and of rounds.
 
+use tributary_engine::round::Descriptions;
 use tributary_protocol::classes::{ClassCounts, ClassTotals};
 use tributary_protocol::id::JobId;
+use tributary_protocol::inputs::Description;
 use tributary_protocol::operator::{ScalarPoint, ScalarSummary};
 use tributary_protocol::scalars::{ScalarName, Scalars};
 use tributary_protocol::state::Task;
@@ -185,6 +187,35 @@ impl Tx {
         let (job, number) = (key.job.to_string(), i64::from(key.number));
         let row = fetch!(self, (Column,), fetch_optional, sql, job.as_str(), key.task.as_str(), number);
         Ok(row.and_then(|(counts,)| counts).map(|Text(Json(counts))| counts))
+    }
+
+    /// Stores the sums of a description, or removes them. The caller holds the lock on the job's row.
+    pub async fn store_description(&mut self, key: RoundKey, sums: Option<&Description>) -> Result<(), DbError> {
+        let sql = "update rounds set description = $4 where job = $1 and task = $2 and number = $3";
+        let text = sums.map(Json::text).transpose()?;
+        execute!(self, sql, key.job.to_string(), key.task.as_str(), i64::from(key.number), text);
+        Ok(())
+    }
+
+    /// The sums of an open description; none before the first report.
+    pub async fn description(&mut self, key: RoundKey) -> Result<Option<Description>, DbError> {
+        type Column = Option<Text<Json<Description>>>;
+        let sql = "select description from rounds where job = $1 and task = $2 and number = $3";
+        let (job, number) = (key.job.to_string(), i64::from(key.number));
+        let row = fetch!(self, (Column,), fetch_optional, sql, job.as_str(), key.task.as_str(), number);
+        Ok(row.and_then(|(sums,)| sums).map(|Text(Json(sums))| sums))
+    }
+
+    /// The descriptions of a job so far.
+    pub async fn descriptions(&mut self, job: JobId) -> Result<Descriptions, DbError> {
+        let sql =
+            "select number, ended_at_ms from rounds where job = $1 and task = 'describe' order by number desc limit 1";
+        let row = fetch!(self, (i64, Option<i64>), fetch_optional, sql, job.to_string());
+        let opened = |(number, last_ended_at_ms): (i64, _)| Descriptions {
+            opened: u32::try_from(number).unwrap_or(u32::MAX),
+            last_ended_at_ms,
+        };
+        Ok(row.map(opened).unwrap_or_default())
     }
 
     /// Stores the examples of an evaluation without clients.

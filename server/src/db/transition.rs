@@ -41,6 +41,8 @@ pub enum JobCause {
     Filing,
     /// A test set was uploaded; the state is unchanged.
     TestSet,
+    /// A round fixed what clients feed their networks; the state is unchanged.
+    Inputs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +117,7 @@ impl Transition<'_> {
                 JobCause::RoundPolicy => "round_policy",
                 JobCause::Filing => "filing",
                 JobCause::TestSet => "test_set",
+                JobCause::Inputs => "inputs",
             }),
             Self::TakenOver { cause, .. } => Some(cause),
             Self::Round { reason, .. } => reason.map(AbandonReason::as_str),

@@ -32,6 +32,7 @@ pub(super) async fn take(
             return Ok(());
         }
         Step::Commit if key.task == Task::Evaluate => rounds::commit_evaluation(services, key).await?,
+        Step::Commit if key.task == Task::Describe => rounds::commit_description(services, key).await?,
         Step::Commit => commit(driver, spec, round).await?,
         Step::Abandon(reason) => abandon(driver, key, reason).await?,
     }

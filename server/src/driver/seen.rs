@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::{JobFacts, JobView, Member, OpenRound, OpenWork, Source, Tempo};
+use tributary_engine::round::{Descriptions, JobFacts, JobView, Member, OpenRound, OpenWork, Source, Tempo};
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::Selection;
 use tributary_protocol::state::{Phase, Task};
@@ -68,7 +68,7 @@ impl Seen {
     pub(super) fn spec_of(&self, round: &RoundRow) -> Arc<JobSpec> {
         match round.task {
             Task::Train => self.spec.with_cohort(round.policy().cohort_size),
-            Task::Evaluate => Arc::clone(&self.spec),
+            Task::Evaluate | Task::Describe => Arc::clone(&self.spec),
         }
     }
 }
@@ -86,6 +86,10 @@ async fn facts(tx: &mut Tx, job: &JobRow, spec: &JobSpec) -> Result<JobFacts, Db
         rounds_opened: job.rounds_opened,
         rounds_committed: job.rounds_committed,
         abandoned_in_a_row: job.abandoned_in_a_row,
+        descriptions: match file.model.lacks_statistics() {
+            true => tx.descriptions(job.id).await?,
+            false => Descriptions::default(),
+        },
         last_ended_at_ms: job.round_ended_at_ms,
         last_committed_round,
         last_committed_evaluated: evaluated,

@@ -54,6 +54,7 @@ impl HeldCheckIn {
             attributes: request.attributes,
             examples: request.state.examples,
             codecs: request.codecs,
+            schema: request.schema,
         });
         let shown = fleet.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
         let seat = fleet.lobby.enter(client.population.clone(), Arc::clone(&candidate));

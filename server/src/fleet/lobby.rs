@@ -143,6 +143,7 @@ mod tests {
             attributes: Attributes::default(),
             examples: 1,
             codecs: vec![],
+            schema: None,
         })
     }
 

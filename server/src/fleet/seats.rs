@@ -149,6 +149,7 @@ mod tests {
             attributes: tributary_protocol::device::Attributes::default(),
             examples: 1,
             codecs: vec![],
+            schema: None,
         })
     }
 

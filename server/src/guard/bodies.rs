@@ -13,7 +13,7 @@ use crate::runtime::lock::Locked;
 /// Bytes of a JSON body that need no share: most bodies are smaller.
 pub const SMALL_BYTES: usize = 8 << 10;
 /// Memory in bytes for all larger bodies that are arriving.
-const BODIES_BYTES_MAX: usize = 16 << 20;
+pub(crate) const BODIES_BYTES_MAX: usize = 16 << 20;
 
 /// The bodies that are arriving.
 #[derive(Debug)]

@@ -21,6 +21,8 @@ use tributary_engine::round::CHECKINS_PER_SECOND_MAX;
 use tributary_protocol::id::ClientId;
 
 use crate::metrics::{LimitMeters, Limited, Metrics};
+#[cfg(test)]
+pub(crate) use bodies::BODIES_BYTES_MAX;
 use bodies::Bodies;
 pub use bodies::{BodyMemory, SMALL_BYTES, Sender};
 use buckets::Buckets;

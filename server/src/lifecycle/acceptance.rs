@@ -283,6 +283,13 @@ impl<'a> Transaction<'a> {
             }
             self.tx.store_class_counts(key, sum.as_ref().unwrap_or(counts)).await?;
         }
+        if let Some(description) = &report.description {
+            let sums = match self.tx.description(key).await? {
+                Some(mut sums) => sums.add(description).map(|()| sums).map_err(Refusal::Sums)?,
+                None => description.clone(),
+            };
+            self.tx.store_description(key, Some(&sums)).await?;
+        }
         if assignment.term().is_own() {
             self.count_staleness(assignment, at, report.figures.contribution.weight.whole_examples()).await?;
         }

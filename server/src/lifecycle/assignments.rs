@@ -4,6 +4,7 @@
 use tributary_protocol::classes::ClassCountsError;
 use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::id::{AssignmentId, ClientId};
+use tributary_protocol::inputs::DescriptionError;
 use tributary_protocol::state::{AssignmentState, Phase, Task};
 use tributary_protocol::traffic::Traffic;
 
@@ -43,6 +44,9 @@ pub(crate) enum Refusal {
     /// The report contradicts earlier ones of its round. The assignment is still open.
     #[error(transparent)]
     Misfit(ClassCountsError),
+    /// The sums cannot be added to those of the round. The assignment is still open.
+    #[error(transparent)]
+    Sums(DescriptionError),
     #[error(transparent)]
     Blob(#[from] BlobError),
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tributary_engine::inputs::described;
 use tributary_engine::round::{Candidate, Opening, Term, measured_centrally, summaries};
 use tributary_protocol::device::EvaluationReport;
 use tributary_protocol::id::AssignmentId;
@@ -12,7 +13,7 @@ use super::drawn::{assign, commit_and_give, stand_up};
 use super::expiry::{Need, expire_one};
 use crate::blob::BlobError;
 use crate::db::{
-    DbError, EvaluationSummary, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Transition, Tx,
+    DbError, EvaluationSummary, JobCause, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Transition, Tx,
 };
 use crate::fleet::Fleet;
 use crate::models::version::NewVersion;
@@ -26,7 +27,7 @@ pub(crate) async fn open(services: &Services, key: RoundKey, opening: Opening) -
     let mut tx = services.db.begin().await?;
     let Some(job) = tx.job_locked(key.job).await? else { return Ok(()) };
     let base_version = match key.task {
-        Task::Train => job.version()?,
+        Task::Train | Task::Describe => job.version()?,
         // Not the newest version: a further round may have been committed since.
         Task::Evaluate => tx.version_of_round(key.job, key.number).await?,
     };
@@ -164,6 +165,25 @@ pub(crate) async fn commit_evaluation(services: &Services, key: RoundKey) -> Res
     committed.await.map(drop)
 }
 
+/// Aggregating to Committed for a description: its sums fix the job's inputs, and are not kept. Every coordinator reads
+/// the stored file, so all assignments from now on have them.
+pub(crate) async fn commit_description(services: &Services, key: RoundKey) -> Result<(), DbError> {
+    let now_ms = services.clock.now_ms();
+    let committed = commit_with(services, key, now_ms, async |tx| {
+        let sums = tx.description(key).await?;
+        let job = tx.job(key.job).await?.ok_or_else(DbError::lost)?;
+        let (Some(sums), Some(inputs)) = (sums, job.file.0.model.inputs.clone()) else {
+            return Err(DbError::Corrupt(format!("description {} of {} has no sums", key.number, key.job)));
+        };
+        let mut file = job.file.0;
+        file.model.inputs = Some(described(&inputs, &sums));
+        tx.set_job_file(key.job, &file).await?;
+        tx.store_description(key, None).await?;
+        tx.record(Transition::Job { job: key.job, state: job.state, cause: Some(JobCause::Inputs) }, now_ms).await
+    });
+    committed.await.map(drop)
+}
+
 /// Aggregating to Committed for an evaluation on the coordinator: stores its report. Nothing happens when another
 /// coordinator was faster.
 pub(crate) async fn commit_own_evaluation(
@@ -225,6 +245,9 @@ pub(crate) async fn abandon(services: &Services, key: RoundKey, reason: AbandonR
         expire(&mut tx, key, if is_needed { Need::Needed } else { Need::Spare }, now_ms).await?;
     }
     let objects = tx.delete_updates(key).await?;
+    if key.task == Task::Describe {
+        tx.store_description(key, None).await?;
+    }
     tx.record(Transition::Round { round: key, phase: Phase::Abandoned, reason: Some(reason) }, now_ms).await?;
     if key.task == Task::Train && reason != AbandonReason::JobStopped {
         post_abandoned(services, &mut tx, key, reason, now_ms).await?;

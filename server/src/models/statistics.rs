@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use tributary_engine::aggregate::{
-    Discount, Leading, MadeNorms, MeanDot, Share, SharedCombined, Sketched, Weighing, cosine, diversity, dots_with_mean,
+    Discount, Leading, MadeNorms, MeanDot, Share, SharedCombined, Sketched, Weighing, cosine, diversity,
+    dots_with_mean, effective_number,
 };
 use tributary_engine::job::JobSpec;
 use tributary_protocol::id::AssignmentId;
@@ -39,6 +40,8 @@ pub(super) async fn update_statistics(
     let step_norm = Some(norms.step).filter(|norm| norm.is_finite());
     let shares = spec.weighing().map(|weighing| shares(&updates, &spec.discount(), weighing));
     let diversity = shares.as_ref().and_then(|shares| diversity_of(&updates, shares, norms.mean));
+    let weights = shares.as_ref().filter(|_| diversity.is_some());
+    let effective_updates = weights.and_then(|shares| effective_number(shares.iter().map(|share| share.weight)));
     let cosines = match (&shares, sums.get(round.key())) {
         _ if norms.mean == 0.0 => Ok(Vec::new()),
         (Some(shares), Some(sum)) => Ok(estimated_cosines(&sum, &updates, shares, norms.mean)),
@@ -51,7 +54,7 @@ pub(super) async fn update_statistics(
         tracing::warn!(%error, job = %round.job, round = round.number, "the round has no cosines");
         Vec::new()
     });
-    Ok(RoundStatistics { step_norm, diversity, cosines })
+    Ok(RoundStatistics { step_norm, diversity, effective_updates, cosines })
 }
 
 /// What each update counts for in a mean.

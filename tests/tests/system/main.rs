@@ -33,6 +33,7 @@ mod downloads;
 mod hostile;
 mod house;
 mod identity;
+mod onnx;
 mod outside;
 mod python;
 mod rounds;

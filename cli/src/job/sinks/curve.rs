@@ -40,6 +40,7 @@ pub(super) fn points(round: &Round) -> Vec<Point> {
             ("evaluation/accuracy", round.accuracy),
             ("evaluation/examples", Some(round.weight as f64)),
         ],
+        Task::Describe => Vec::new(),
     };
     let step = round.number;
     let known =

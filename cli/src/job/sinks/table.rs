@@ -51,6 +51,8 @@ impl Table {
                     self.rounds.insert(round.number, round.clone());
                 }
                 // A training round that was read before its evaluation ended has no loss and accuracy yet.
+                // Its result is part of the job file.
+                Task::Describe => {}
                 Task::Evaluate => {
                     if let Some(trained) = self.rounds.get_mut(&round.number) {
                         (trained.loss, trained.accuracy) = (round.loss, round.accuracy);

@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tributary_client::Locked;
 
-use super::status::TributaryStatus;
+use super::status::{TributaryStatus, c_text};
 use super::types::{
-    TributaryCheckpoint, TributaryDevice, TributaryHost, TributaryKeyStore, TributaryResult, TributaryStop,
-    TributaryTask, TributaryTensor, TributaryTrainer,
+    TributaryAttestation, TributaryAttester, TributaryCheckpoint, TributaryDevice, TributaryHost, TributaryKeyStore,
+    TributaryResult, TributaryStop, TributaryTask, TributaryTensor, TributaryTrainer,
 };
+use crate::attest::{Attestation, Attester};
 use crate::errors::{CallbackError, TrainerError};
 use crate::floats::Floats;
 use crate::host::{Device, Host, Thermal};
@@ -85,16 +86,27 @@ impl KeyStore for FromC<TributaryKeyStore> {
     }
 }
 
+impl Attester for FromC<TributaryAttester> {
+    fn attest(&self, key: Option<Vec<u8>>) -> Result<Attestation, CallbackError> {
+        let TributaryAttester { context, attest } = self.0;
+        let attest = attest.ok_or_else(|| failed("the attester has no function `attest`"))?;
+        let mut stated = TributaryAttestation(None);
+        let key = key.as_ref().map_or(std::ptr::null(), Vec::as_ptr);
+        // SAFETY: the app gave this function for this context; key and attestation outlive the call.
+        let done = unsafe { attest(context, key, &raw mut stated) };
+        match stated.0 {
+            Some(stated) if done == 0 => Ok(stated),
+            _ => Err(failed("the app makes no statement about the device")),
+        }
+    }
+}
+
 /// A task as C reads it, with what its pointers point to.
 struct Told {
     model: Vec<Tensor>,
     names: Vec<CString>,
     shapes: Vec<Vec<usize>>,
     texts: [CString; 3],
-}
-
-fn c_text(text: &str) -> CString {
-    CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
 
 impl Told {
@@ -135,7 +147,7 @@ impl FromC<TributaryTrainer> {
         frozen: &[String],
         task: TributaryTask,
         stop: TributaryStop,
-    ) -> Result<TributaryResult, TrainerError> {
+    ) -> Result<(TributaryResult, HashMap<String, f64>), TrainerError> {
         let other = |detail: String| TrainerError::Other { detail };
         let function = function.ok_or_else(|| other(format!("the trainer has no function `{name}`")))?;
         let mut tensors = told.tensors(frozen);
@@ -148,7 +160,7 @@ impl FromC<TributaryTrainer> {
         let status = unsafe { function(self.0.context, &raw const task, &raw mut result) };
         let is = |expected: TributaryStatus| status == expected as i32;
         if is(TributaryStatus::Ok) {
-            Ok(result)
+            Ok((result, std::mem::take(&mut *stop.metrics.locked())))
         } else if is(TributaryStatus::Interrupted) {
             let checkpoint = stop.checkpoint.locked().take();
             Err(checkpoint.map_or(TrainerError::Interrupted, |checkpoint| TrainerError::Suspended { checkpoint }))
@@ -194,7 +206,7 @@ impl Trainer for FromC<TributaryTrainer> {
             state: checkpoint.bytes.as_ptr(),
             state_bytes: checkpoint.bytes.len(),
         });
-        let stop = TributaryStop { stop, may_suspend: task.may_suspend, checkpoint: Mutex::new(None) };
+        let stop = TributaryStop::new(stop, task.may_suspend);
         let asked = TributaryTask {
             epochs: task.epochs.unwrap_or(0),
             steps: task.steps.unwrap_or(0),
@@ -205,18 +217,18 @@ impl Trainer for FromC<TributaryTrainer> {
             resume: resume.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
             ..NOTHING
         };
-        let TributaryResult { examples, steps, loss, .. } =
+        let (TributaryResult { examples, steps, loss, .. }, metrics) =
             self.work(("train", self.0.train), &mut told, &task.frozen, asked, stop)?;
-        Ok(Trained { model: told.model, examples, steps, loss, metrics: HashMap::new() })
+        Ok(Trained { model: told.model, examples, steps, loss, metrics })
     }
 
     fn evaluate(&self, task: EvaluateTask, stop: Arc<Stop>) -> Result<Evaluated, TrainerError> {
         let mut told = Told::new(task.model, &task.loss, "", &task.model_json);
-        let stop = TributaryStop { stop, may_suspend: false, checkpoint: Mutex::new(None) };
-        let TributaryResult { examples, loss, accuracy, .. } =
+        let stop = TributaryStop::new(stop, false);
+        let (TributaryResult { examples, loss, accuracy, .. }, metrics) =
             self.work(("evaluate", self.0.evaluate), &mut told, &[], NOTHING, stop)?;
         let accuracy = (accuracy >= 0.0 || accuracy.is_nan()).then_some(accuracy);
-        Ok(Evaluated { examples, loss, accuracy, metrics: HashMap::new() })
+        Ok(Evaluated { examples, loss, accuracy, metrics })
     }
 }
 

@@ -1,17 +1,19 @@
 //! Functions that C calls.
 
 use std::collections::HashMap;
+use std::ffi::c_char;
 use std::sync::Arc;
 
 use tributary_client::Locked;
 
 use super::callbacks::{FromC, floats};
-use super::status::{TributaryStatus, call, sized, text, there, values};
+use super::status::{TributaryStatus, call, give_text, set_waits_for, sized, text, there, values};
 use super::types::{
-    TributaryAttribute, TributaryCancel, TributaryCheckpoint, TributaryClient, TributaryConditions, TributaryExamples,
-    TributaryHost, TributaryOutcome, TributaryOutcomeKind, TributarySettings, TributaryStop, TributaryTask,
-    TributaryTrainer,
+    TributaryAttestation, TributaryAttribute, TributaryCancel, TributaryCheckpoint, TributaryClient,
+    TributaryConditions, TributaryExamples, TributaryHost, TributaryOutcome, TributaryOutcomeKind, TributarySettings,
+    TributaryStop, TributaryTask, TributaryTrainer,
 };
+use crate::attest::{Attestation, Attester};
 use crate::checkpoint::Checkpoint;
 use crate::client::{Cancel, Client};
 use crate::errors::TributaryError;
@@ -20,7 +22,10 @@ use crate::host::{Conditions, Host};
 use crate::keys::KeyStore;
 use crate::outcome::Outcome;
 use crate::settings::Settings;
-use crate::trainer::Trainer;
+use crate::trainer::{Trainer, checked};
+
+/// How many seconds lie between two checkpoints of a training if the app does not say.
+const CHECKPOINT_EVERY_S: u32 = 300;
 
 /// Gives C a new object.
 ///
@@ -53,7 +58,8 @@ unsafe fn free<T>(object: *mut T) {
 /// Makes a client. Nothing is read, written or sent yet. Free it with `tributary_client_free`.
 ///
 /// # Safety
-/// The pointers are null or valid, and texts end with a zero. The context of the key store lives as long as the client.
+/// The pointers are null or valid, and texts end with a zero. The contexts of key store and attester live as long as
+/// the client.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_client_new(
     settings: *const TributarySettings,
@@ -77,12 +83,73 @@ pub unsafe extern "C" fn tributary_client_new(
                 state_dir: text("state_dir", asked.state_dir)?,
                 attributes,
                 wait_ms: asked.wait_ms,
+                checkpoint_every_s: match asked.checkpoint_every_s {
+                    0 => CHECKPOINT_EVERY_S,
+                    u32::MAX => 0,
+                    seconds => seconds,
+                },
                 ca_pem: if asked.ca_pem.is_null() { None } else { Some(text("ca_pem", asked.ca_pem)?) },
                 allow_plaintext: asked.allow_plaintext != 0,
                 sdk: Some("c".to_owned()),
             };
-            Ok(TributaryClient(Client::new(settings, keys)?))
+            let attester: Option<Arc<dyn Attester>> = match asked.attester.is_null() {
+                true => None,
+                false => Some(Arc::new(FromC(*there("attester", asked.attester)?))),
+            };
+            Ok(TributaryClient(Client::new(settings, keys, attester)?))
         })
+    })
+}
+
+/// Gives the client's id, which enrols the client if it has none. The text is valid until this thread's next call of
+/// this function or of `tributary_open_jobs`.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_enrol(client: *const TributaryClient, id: *mut *const c_char) -> TributaryStatus {
+    // SAFETY: the caller promises what the functions ask for.
+    call(|| unsafe {
+        let client = there("client", client)?;
+        give_text(id, || client.0.enrol())
+    })
+}
+
+/// Gives what the running jobs of the population require of examples, as a list in JSON, with `name`, `loss`, and for
+/// networks as layers `input` and `output`. It needs no enrolment. The text is valid until this thread's next call of
+/// this function or of `tributary_enrol`.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_open_jobs(
+    client: *const TributaryClient,
+    json: *mut *const c_char,
+) -> TributaryStatus {
+    // SAFETY: the caller promises what the functions ask for.
+    call(|| unsafe {
+        let client = there("client", client)?;
+        give_text(json, || client.0.open_jobs())
+    })
+}
+
+/// Passes a statement of the device's platform: its kind, for example `ios-app-attest`, and its text, binary ones in
+/// base64. An attester calls it.
+///
+/// # Safety
+/// The attestation is null or that of the callback, and texts end with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_attest(
+    attestation: *mut TributaryAttestation,
+    platform: *const c_char,
+    statement: *const c_char,
+) -> TributaryStatus {
+    // SAFETY: the caller promises what the functions ask for.
+    call(|| unsafe {
+        let stated = Attestation { platform: text("platform", platform)?, statement: text("statement", statement)? };
+        there("attestation", attestation)?;
+        (*attestation).0 = Some(stated);
+        Ok(())
     })
 }
 
@@ -270,13 +337,14 @@ unsafe fn session(
     let failed = |retry_after_ms| TributaryOutcome { kind: TributaryOutcomeKind::Failed, round: 0, retry_after_ms };
     // SAFETY: it is not null, and the caller says that it may be written.
     unsafe { outcome.write(failed(0)) };
+    set_waits_for("");
     // SAFETY: the caller says so.
     let client = unsafe { there("client", client) }?;
     let (mut app, mut conditions) = (None, None);
     if !host.is_null() {
         // SAFETY: the caller says so.
         let host = unsafe { sized("host", host) }?;
-        conditions = Some(checked(&host.conditions)?);
+        conditions = Some(asked(&host.conditions)?);
         app = Some(Arc::new(FromC(host)) as Arc<dyn Host>);
     }
     let cancel = match cancel.is_null() {
@@ -292,7 +360,11 @@ unsafe fn session(
     let (kind, round, retry_after_ms) = match ended? {
         Outcome::Contributed { round, retry_after_ms } => (TributaryOutcomeKind::Contributed, round, retry_after_ms),
         Outcome::Evaluated { round, retry_after_ms } => (TributaryOutcomeKind::Evaluated, round, retry_after_ms),
-        Outcome::NothingToDo { retry_after_ms, .. } => (TributaryOutcomeKind::NothingToDo, 0, retry_after_ms),
+        Outcome::NothingToDo { waits_for, retry_after_ms } => {
+            set_waits_for(&waits_for.unwrap_or_default());
+            (TributaryOutcomeKind::NothingToDo, 0, retry_after_ms)
+        }
+        Outcome::Described { round, retry_after_ms } => (TributaryOutcomeKind::Described, round, retry_after_ms),
         Outcome::TooLate { round, retry_after_ms } => (TributaryOutcomeKind::TooLate, round, retry_after_ms),
         Outcome::Interrupted { retry_after_ms } => (TributaryOutcomeKind::Interrupted, 0, retry_after_ms),
     };
@@ -301,7 +373,7 @@ unsafe fn session(
     Ok(())
 }
 
-fn checked(conditions: &TributaryConditions) -> Result<Conditions, TributaryError> {
+fn asked(conditions: &TributaryConditions) -> Result<Conditions, TributaryError> {
     let TributaryConditions { unmetered, battery_percent_min, cool, time_budget_ms } = *conditions;
     let battery_percent_min = u8::try_from(battery_percent_min)
         .map_err(|_| TributaryError::bad_input(format!("a battery never has {battery_percent_min} %")))?;
@@ -331,19 +403,84 @@ pub unsafe extern "C" fn tributary_suspend(
 ) -> TributaryStatus {
     let kept = call(|| {
         // SAFETY: the caller promises it.
-        let (task, checkpoint) = unsafe { (there("task", task)?, there("checkpoint", checkpoint)?) };
-        let TributaryCheckpoint { steps, losses, state, state_bytes } = *checkpoint;
-        // SAFETY: the caller promises it.
-        let (stop, bytes) = unsafe { (there("stop", task.stop)?, values("state", state, state_bytes)?) };
-        if bytes.is_empty() {
-            return Err(TributaryError::bad_input("the checkpoint has no state"));
-        }
+        let (stop, checkpoint) = unsafe { given(task, checkpoint) }?;
         if stop.may_suspend {
-            *stop.checkpoint.locked() = Some(Checkpoint { steps, losses, bytes: bytes.to_vec() });
+            *stop.checkpoint.locked() = Some(checkpoint);
         }
         Ok(())
     });
     if kept == TributaryStatus::Ok { TributaryStatus::Interrupted } else { kept }
+}
+
+/// A checkpoint of C, and where its task says whether to stop.
+///
+/// # Safety
+/// The pointers are null or valid.
+unsafe fn given<'a>(
+    task: *const TributaryTask,
+    checkpoint: *const TributaryCheckpoint,
+) -> Result<(&'a TributaryStop, Checkpoint), TributaryError> {
+    // SAFETY: the caller promises it.
+    let (task, checkpoint) = unsafe { (there("task", task)?, there("checkpoint", checkpoint)?) };
+    let TributaryCheckpoint { steps, losses, state, state_bytes } = *checkpoint;
+    // SAFETY: the caller promises it.
+    let (stop, bytes) = unsafe { (there("stop", task.stop)?, values("state", state, state_bytes)?) };
+    if bytes.is_empty() {
+        return Err(TributaryError::bad_input("the checkpoint has no state"));
+    }
+    Ok((stop, Checkpoint { steps, losses, bytes: bytes.to_vec() }))
+}
+
+/// Reports a figure of the app's own, such as an AUC, with the result of this training or evaluation: a finite number,
+/// with a name of a-z, 0-9, `_`, `.` and `-`; at most 32. One of a name that was reported is replaced.
+///
+/// # Safety
+/// The task is that of the callback, and the name ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_metric(
+    task: *const TributaryTask,
+    name: *const c_char,
+    value: f64,
+) -> TributaryStatus {
+    // SAFETY: the caller promises what the functions ask for.
+    call(|| unsafe {
+        let stop = there("stop", there("task", task)?.stop)?;
+        let (name, mut metrics) = (text("name", name)?, stop.metrics.locked());
+        let mut next = metrics.clone();
+        next.insert(name, value);
+        checked(&next).map_err(|error| TributaryError::bad_input(error.to_string()))?;
+        *metrics = next;
+        Ok(())
+    })
+}
+
+/// Whether a trainer should call `tributary_keep` and train on: 1 or 0. For null it is 0.
+///
+/// # Safety
+/// The pointer is null or that of the task.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_checkpoint_is_due(stop: *const TributaryStop) -> i32 {
+    // SAFETY: the caller promises it.
+    unsafe { there("stop", stop) }.map_or(0, |stop| stop.stop.checkpoint_is_due().into())
+}
+
+/// Keeps where a training is that goes on, so that after a crash or a kill a later session goes on from there.
+///
+/// # Safety
+/// The task is that of the callback. The checkpoint and its state live as long as the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_keep(
+    task: *const TributaryTask,
+    checkpoint: *const TributaryCheckpoint,
+) -> TributaryStatus {
+    call(|| {
+        // SAFETY: the caller promises it.
+        let (stop, checkpoint) = unsafe { given(task, checkpoint) }?;
+        if stop.may_suspend {
+            stop.stop.keep(checkpoint);
+        }
+        Ok(())
+    })
 }
 
 /// Whether the time that the job leaves for training is over: 1 or 0. The trainer then returns what it learned.

@@ -36,16 +36,81 @@ pub enum TributaryStatus {
     Interrupted = 10,
     /// A fault of the SDK.
     Internal = 11,
+    /// The server's certificate is not one that the client trusts for its name.
+    Untrusted = 12,
+}
+
+/// The statuses with their names.
+const NAMES: [(TributaryStatus, &CStr); 13] = [
+    (TributaryStatus::Ok, c"ok"),
+    (TributaryStatus::BadInput, c"bad input"),
+    (TributaryStatus::Unreachable, c"unreachable"),
+    (TributaryStatus::Refused, c"refused"),
+    (TributaryStatus::Busy, c"busy"),
+    (TributaryStatus::State, c"state"),
+    (TributaryStatus::NoExamples, c"no examples"),
+    (TributaryStatus::Diverged, c"diverged"),
+    (TributaryStatus::DoesNotFit, c"does not fit"),
+    (TributaryStatus::Training, c"training"),
+    (TributaryStatus::Interrupted, c"interrupted"),
+    (TributaryStatus::Internal, c"internal"),
+    (TributaryStatus::Untrusted, c"untrusted"),
+];
+
+/// The name of a status in a log, such as `unreachable`. For a number that is no status it is `unknown`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_status_name(status: i32) -> *const c_char {
+    let named = NAMES.iter().find(|(named, _)| *named as i32 == status);
+    named.map_or(c"unknown", |(_, name)| name).as_ptr()
 }
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
+    static TEXT: RefCell<CString> = RefCell::default();
+    static WAITS_FOR: RefCell<CString> = RefCell::default();
 }
 
 /// Why the last call of this thread that did not return `TRIBUTARY_STATUS_OK` failed. Valid until the next such call.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_last_error() -> *const c_char {
     LAST.with_borrow(|text| text.as_ptr())
+}
+
+/// What the client of this thread's last session waits for, as JSON; empty if the session did not end with
+/// `TRIBUTARY_OUTCOME_KIND_NOTHING_TO_DO`, or if the coordinator did not say. Valid until this thread's next session.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_waits_for() -> *const c_char {
+    WAITS_FOR.with_borrow(|text| text.as_ptr())
+}
+
+pub(super) fn set_waits_for(text: &str) {
+    WAITS_FOR.with_borrow_mut(|kept| *kept = c_text(text));
+}
+
+/// A text for C, with spaces for zeros.
+pub(super) fn c_text(text: &str) -> CString {
+    CString::new(text.replace('\0', " ")).unwrap_or_default()
+}
+
+/// Gives C a text that lives until the thread's next call of this kind.
+///
+/// # Safety
+/// `out` is null or may be written.
+pub(super) unsafe fn give_text(
+    out: *mut *const c_char,
+    make: impl FnOnce() -> Result<String, TributaryError>,
+) -> Result<(), TributaryError> {
+    if out.is_null() {
+        return Err(TributaryError::bad_input("the place for the result is null"));
+    }
+    let text = c_text(&make()?);
+    let kept = TEXT.with_borrow_mut(|kept| {
+        *kept = text;
+        kept.as_ptr()
+    });
+    // SAFETY: it is not null, and the caller says that it may be written.
+    unsafe { out.write(kept) };
+    Ok(())
 }
 
 /// Version of the binary interface, as `TRIBUTARY_ABI_VERSION` in the header: it changes if an app must be compiled
@@ -65,7 +130,7 @@ pub(super) fn call(work: impl FnOnce() -> Result<(), TributaryError>) -> Tributa
         Ok(Err(error)) => (of(&error), error.to_string()),
         Err(_) => (TributaryStatus::Internal, "the SDK panicked; this is a fault of it".to_owned()),
     };
-    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    let text = c_text(&text);
     LAST.with_borrow_mut(|last| *last = text);
     status
 }
@@ -74,6 +139,7 @@ fn of(error: &TributaryError) -> TributaryStatus {
     match error {
         TributaryError::BadInput { .. } => TributaryStatus::BadInput,
         TributaryError::Unreachable { .. } => TributaryStatus::Unreachable,
+        TributaryError::Untrusted { .. } => TributaryStatus::Untrusted,
         TributaryError::Refused { .. } => TributaryStatus::Refused,
         TributaryError::Busy { .. } => TributaryStatus::Busy,
         TributaryError::State { .. } => TributaryStatus::State,

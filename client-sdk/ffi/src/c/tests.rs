@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString, c_void};
 use std::process::Command;
 use std::ptr::{null, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tributary_client::TrainError;
 use tributary_client::trainer::{self, Trainer as _};
@@ -12,8 +12,12 @@ use tributary_protocol::seed::Seed;
 
 use super::callbacks::FromC;
 use super::calls::*;
-use super::status::{TributaryStatus, call, sized, tributary_abi_version, tributary_last_error};
+use super::status::{
+    TributaryStatus, call, sized, tributary_abi_version, tributary_last_error, tributary_status_name,
+    tributary_waits_for,
+};
 use super::types::*;
+use crate::attest::Attester;
 use crate::host::ask;
 use crate::keys::KeyStore;
 use crate::tests::{model, settings, spec, training};
@@ -39,6 +43,8 @@ fn c_settings() -> (TributarySettings, [CString; 3]) {
         wait_ms: 0,
         allow_plaintext: 0,
         key_store: null(),
+        checkpoint_every_s: 0,
+        attester: null(),
     };
     (settings, texts)
 }
@@ -340,6 +346,116 @@ fn a_training_is_suspended_where_a_later_session_can_go_on() {
     assert_eq!(unsafe { tributary_suspend(null(), null()) }, TributaryStatus::BadInput);
 }
 
+/// Keeps a checkpoint as soon as one is due, then reports metrics: one good, one of a bad name.
+unsafe extern "C" fn keeps_and_measures(
+    _: *mut c_void,
+    task: *const TributaryTask,
+    result: *mut TributaryResult,
+) -> i32 {
+    // SAFETY: the SDK gives a task, a result, and what they point to.
+    unsafe {
+        while tributary_checkpoint_is_due((*task).stop) == 0 {
+            std::thread::yield_now();
+        }
+        let state = [7];
+        let here = TributaryCheckpoint { steps: 2, losses: 0.5, state: state.as_ptr(), state_bytes: 1 };
+        assert_eq!(tributary_keep(task, &raw const here), TributaryStatus::Ok);
+        assert_eq!(tributary_metric(task, c"auc".as_ptr(), 0.5), TributaryStatus::Ok);
+        assert_eq!(tributary_metric(task, c"auc".as_ptr(), 0.75), TributaryStatus::Ok);
+        assert_eq!(tributary_metric(task, c"A U C".as_ptr(), 0.75), TributaryStatus::BadInput);
+        assert_eq!(tributary_metric(task, c"f1".as_ptr(), f64::NAN), TributaryStatus::BadInput);
+        while tributary_checkpoint_is_due((*task).stop) == 0 {
+            std::thread::yield_now();
+        }
+        *result = TributaryResult { examples: 4, steps: 3, loss: 0.5, accuracy: -1.0 };
+    }
+    TributaryStatus::Ok as i32
+}
+
+/// Always asks for the next checkpoint.
+#[derive(Debug, Default)]
+struct Always(Mutex<Vec<trainer::Checkpoint>>);
+
+impl trainer::Checkpoints for Always {
+    fn is_due(&self) -> bool {
+        true
+    }
+
+    fn keep(&self, checkpoint: trainer::Checkpoint) {
+        self.0.lock().unwrap().push(checkpoint);
+    }
+}
+
+#[test]
+fn a_trainer_in_c_keeps_checkpoints_while_it_goes_on_and_reports_metrics() {
+    let trainer = TributaryTrainer {
+        size: size_of::<TributaryTrainer>(),
+        context: null_mut(),
+        examples: 4,
+        train: Some(keeps_and_measures),
+        evaluate: None,
+    };
+    let (model, spec, training, always) = (model(), spec(), training(), Always::default());
+    let checkpoints: &dyn trainer::Checkpoints = &always;
+    let mut task = trainer::TrainTask::new(&model, &spec, &training, Seed(7));
+    (task.may_suspend, task.checkpoints) = (true, Some(checkpoints));
+    let trained = AppTrainer::new(Arc::new(FromC(trainer))).unwrap().train(&task, &|| false).unwrap();
+    let metrics: Vec<_> = trained.metrics.iter().map(|(name, value)| (name.to_string(), value)).collect();
+    assert_eq!(metrics, [("auc".to_owned(), 0.75)]);
+    assert_eq!(*always.0.lock().unwrap(), [trainer::Checkpoint::new(2, 0.5).with_bytes(vec![7])]);
+    // SAFETY: null is refused.
+    unsafe {
+        assert_eq!(tributary_checkpoint_is_due(null()), 0);
+        assert_eq!(tributary_keep(null(), null()), TributaryStatus::BadInput);
+        assert_eq!(tributary_metric(null(), c"auc".as_ptr(), 0.5), TributaryStatus::BadInput);
+    }
+}
+
+/// States the context's text about the device.
+unsafe extern "C" fn states(context: *mut c_void, key: *const u8, attestation: *mut TributaryAttestation) -> i32 {
+    assert!(!key.is_null());
+    // SAFETY: the test gives a text that ends with a zero.
+    unsafe { tributary_attest(attestation, c"test".as_ptr(), context.cast()) as i32 }
+}
+
+unsafe extern "C" fn states_nothing(_: *mut c_void, _: *const u8, _: *mut TributaryAttestation) -> i32 {
+    0
+}
+
+#[test]
+fn an_attester_in_c_passes_its_statement_and_one_that_makes_none_is_an_error() {
+    let attester = |attest| FromC(TributaryAttester { context: c"true".as_ptr().cast_mut().cast(), attest });
+    let stated = attester(Some(states)).attest(Some(vec![7; 32])).unwrap();
+    assert_eq!((stated.platform.as_str(), stated.statement.as_str()), ("test", "true"));
+    assert!(attester(Some(states_nothing)).attest(None).is_err());
+    assert!(attester(None).attest(None).is_err());
+    // SAFETY: null is refused.
+    let refused = unsafe { tributary_attest(null_mut(), c"a".as_ptr(), c"b".as_ptr()) };
+    assert_eq!(refused, TributaryStatus::BadInput);
+}
+
+#[test]
+fn enrol_and_open_jobs_say_why_they_fail_and_statuses_have_names() {
+    let (settings, _texts) = c_settings();
+    let (mut made, mut text) = (null_mut(), null());
+    // SAFETY: the texts live, and pointers are null or valid.
+    unsafe {
+        assert_eq!(tributary_client_new(&raw const settings, &raw mut made), TributaryStatus::Ok);
+        refused(tributary_enrol(null(), &raw mut text), "client is null");
+        refused(tributary_enrol(made, null_mut()), "place for the result is null");
+        refused(tributary_open_jobs(null(), &raw mut text), "client is null");
+        tributary_client_free(made);
+        assert_eq!(CStr::from_ptr(tributary_waits_for()), c"");
+    }
+    assert!(text.is_null());
+    let name = |status| {
+        // SAFETY: names are constants.
+        unsafe { CStr::from_ptr(tributary_status_name(status)) }
+    };
+    assert_eq!(name(TributaryStatus::Untrusted as i32), c"untrusted");
+    assert_eq!((name(0), name(13), name(-1)), (c"ok", c"unknown", c"unknown"));
+}
+
 #[test]
 fn a_panic_ends_at_the_border() {
     assert_eq!(call(|| panic!("on purpose")), TributaryStatus::Internal);
@@ -375,7 +491,7 @@ fn the_header_declares_what_is_exported() {
         types.iter().flat_map(|begin| functions(HEADER, &format!("\n{begin}"), last_word)).collect();
     declared.sort();
     assert_eq!(declared, exported);
-    assert_eq!(exported.len(), 16);
+    assert_eq!(exported.len(), 24);
 }
 
 macro_rules! layout {
@@ -395,8 +511,10 @@ fn structures_have_the_same_layout_in_c() {
         TributaryAttribute { name, value }
         TributaryKeyStore { context, public_key, sign }
         TributarySettings {
-            size, server, token, state_dir, ca_pem, attributes, attributes_count, wait_ms, allow_plaintext, key_store
+            size, server, token, state_dir, ca_pem, attributes, attributes_count, wait_ms, allow_plaintext, key_store,
+            checkpoint_every_s, attester
         }
+        TributaryAttester { context, attest }
         TributaryDevice { metered, charging, battery_percent, thermal }
         TributaryConditions { unmetered, battery_percent_min, cool, time_budget_ms }
         TributaryHost { size, context, device, conditions }
@@ -434,12 +552,14 @@ fn structures_have_the_same_layout_in_c() {
         ("STATUS_TRAINING", TributaryStatus::Training as usize),
         ("STATUS_INTERRUPTED", TributaryStatus::Interrupted as usize),
         ("STATUS_INTERNAL", TributaryStatus::Internal as usize),
+        ("STATUS_UNTRUSTED", TributaryStatus::Untrusted as usize),
         ("OUTCOME_KIND_FAILED", TributaryOutcomeKind::Failed as usize),
         ("OUTCOME_KIND_CONTRIBUTED", TributaryOutcomeKind::Contributed as usize),
         ("OUTCOME_KIND_EVALUATED", TributaryOutcomeKind::Evaluated as usize),
         ("OUTCOME_KIND_NOTHING_TO_DO", TributaryOutcomeKind::NothingToDo as usize),
         ("OUTCOME_KIND_TOO_LATE", TributaryOutcomeKind::TooLate as usize),
         ("OUTCOME_KIND_INTERRUPTED", TributaryOutcomeKind::Interrupted as usize),
+        ("OUTCOME_KIND_DESCRIBED", TributaryOutcomeKind::Described as usize),
     ] {
         same(format!("TRIBUTARY_{name}"), value);
     }

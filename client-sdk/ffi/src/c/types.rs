@@ -1,8 +1,10 @@
 //! Structures that C fills in or reads. A number stands where C could write a `bool` that is neither true nor false.
 
+use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex};
 
+use crate::attest::Attestation;
 use crate::checkpoint::Checkpoint;
 use crate::client::{Cancel, Client};
 use crate::examples::Examples;
@@ -17,11 +19,18 @@ pub struct TributaryExamples(pub(super) Arc<Examples>);
 /// Ends the sessions that were started with it, from any thread and for good.
 pub struct TributaryCancel(pub(super) Arc<Cancel>);
 
-/// Whether a training should stop, and where it stopped.
+/// Whether a training should stop, where it stopped, and what it measured.
 pub struct TributaryStop {
     pub(super) stop: Arc<Stop>,
     pub(super) may_suspend: bool,
     pub(super) checkpoint: Mutex<Option<Checkpoint>>,
+    pub(super) metrics: Mutex<HashMap<String, f64>>,
+}
+
+impl TributaryStop {
+    pub(super) fn new(stop: Arc<Stop>, may_suspend: bool) -> Self {
+        Self { stop, may_suspend, checkpoint: Mutex::default(), metrics: Mutex::default() }
+    }
 }
 
 /// An attribute of the device.
@@ -53,6 +62,23 @@ pub struct TributaryKeyStore {
     >,
 }
 
+/// A statement of the device's platform that an attester fills in with `tributary_attest`.
+pub struct TributaryAttestation(pub(super) Option<Attestation>);
+
+/// What the platform says about the device, where the operator asks for it. The function returns 0 for success.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TributaryAttester {
+    /// Passed to the function.
+    pub context: *mut c_void,
+    /// Passes the statement to `tributary_attest`. `key` are the 32 bytes of the SHA-256 of the device's public key,
+    /// which a platform that signs a nonce of the app should sign; null where the client has no key. The thread that
+    /// runs a session calls it at an enrolment.
+    pub attest: Option<
+        unsafe extern "C" fn(context: *mut c_void, key: *const u8, attestation: *mut TributaryAttestation) -> i32,
+    >,
+}
+
 /// Settings of a client. Zeros and nulls are the defaults, where there are any.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -77,6 +103,11 @@ pub struct TributarySettings {
     pub allow_plaintext: i32,
     /// May be null: the key is then kept in the folder.
     pub key_store: *const TributaryKeyStore,
+    /// How many seconds lie between two checkpoints of a training, from which the next session goes on after a crash or
+    /// a kill: 0 for 300, `UINT32_MAX` for no checkpoints.
+    pub checkpoint_every_s: u32,
+    /// May be null: then the client enrols without a statement about the device.
+    pub attester: *const TributaryAttester,
 }
 
 /// A structure that an app fills in, and that may grow: its first member is its size, as the app's header has it.
@@ -170,13 +201,13 @@ pub struct TributaryTask {
     pub proximal: f64,
     /// The source of all randomness.
     pub seed: u64,
-    /// `cross_entropy` or `mse`.
+    /// `cross_entropy`, `mse`, or `other` for a loss of the app.
     pub loss: *const c_char,
     /// `[training]` of the job file as JSON; empty for an evaluation.
     pub training_json: *const c_char,
     /// `[model]` of the job file as JSON.
     pub model_json: *const c_char,
-    /// For `tributary_should_stop`, `tributary_suspend` and `tributary_is_over`.
+    /// For `tributary_should_stop`, `tributary_checkpoint_is_due` and `tributary_is_over`.
     pub stop: *const TributaryStop,
     /// Where an earlier session suspended this training, perhaps with an earlier release of the app; null to begin.
     pub resume: *const TributaryCheckpoint,
@@ -247,6 +278,8 @@ pub enum TributaryOutcomeKind {
     TooLate = 4,
     /// The host or the app stopped the session.
     Interrupted = 5,
+    /// The coordinator accepted the sums of the client's examples.
+    Described = 6,
 }
 
 /// How a session ended, and when to begin the next one.

@@ -85,7 +85,8 @@ public final class TrainingTask {
         do {
             guard let outcome = try outcome(cancel) else { return Self.pauseAfterFailure }
             switch outcome {
-            case let .contributed(_, retryAfterMs), let .evaluated(_, retryAfterMs), let .nothingToDo(_, retryAfterMs),
+            case let .contributed(_, retryAfterMs), let .evaluated(_, retryAfterMs),
+                let .described(_, retryAfterMs), let .nothingToDo(_, retryAfterMs),
                 let .tooLate(_, retryAfterMs), let .interrupted(retryAfterMs):
                 return TimeInterval(retryAfterMs) / 1000
             }

@@ -7,8 +7,18 @@ A `Client` takes part in the rounds of a coordinator with a trainer: `TorchTrain
 
 from importlib.metadata import PackageNotFoundError, version
 
-from ._core import Diverged, DoesNotFit, Interrupted, NoExamples, Refused, Suspended, TributaryError, Unreachable
-from .client import Client, Host, Outcome
+from ._core import (
+    Diverged,
+    DoesNotFit,
+    Interrupted,
+    NoExamples,
+    Refused,
+    Suspended,
+    TributaryError,
+    Unreachable,
+    Untrusted,
+)
+from .client import Client, Host, Outcome, Progress
 from .job import Job, job_from
 from .operator import Operator
 from .trainer import Checkpoint, EvaluateTask, Evaluated, LayerTrainer, Trained, Trainer, TrainTask
@@ -32,6 +42,7 @@ __all__ = [
     "NoExamples",
     "Operator",
     "Outcome",
+    "Progress",
     "Refused",
     "Suspended",
     "TrainTask",
@@ -39,5 +50,6 @@ __all__ = [
     "Trainer",
     "TributaryError",
     "Unreachable",
+    "Untrusted",
     "job_from",
 ]

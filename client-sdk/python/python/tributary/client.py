@@ -7,6 +7,7 @@ import logging
 import random
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ PAUSE_MAX_S = 600.0
 """.. up to this."""
 FINAL = frozenset({"unauthorized", "client-revoked"})
 """Refusals that no later session changes."""
+STEPS_EVERY_S = 10.0
+"""Pause between two lines about the steps of a training."""
 WAIT_MAX_S = 60.0
 """Longest time that the coordinator may hold a check-in."""
 
@@ -33,7 +36,7 @@ WAIT_MAX_S = 60.0
 class Outcome:
     """How a session ended without an error."""
 
-    kind: Literal["contributed", "evaluated", "nothing_to_do", "too_late", "interrupted"]
+    kind: Literal["contributed", "evaluated", "described", "nothing_to_do", "too_late", "interrupted"]
     """`contributed`, `evaluated`, `nothing_to_do`, `too_late` or `interrupted`."""
     round: Optional[int]
     """Number of the round in its job, from 1."""
@@ -50,6 +53,61 @@ class Outcome:
         # Times change from session to session.
         facts = {name: value for name, value in self.waits_for.items() if not name.endswith("_ms")}
         return f"waits: {json.dumps(facts)}"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a session does."""
+
+    kind: Literal["downloading", "training", "step", "evaluating", "describing", "uploading", "retrying"]
+    """`step` comes at most every ten seconds of a training, the others when they begin."""
+    number: Optional[float]
+    """Bytes, where they are known, of a download or an upload; the round of a training or an evaluation; steps that are
+    done; seconds until a request is repeated."""
+    of: Optional[int] = None
+    """Steps in all, where they are known."""
+    reason: str = ""
+    """Why a request is repeated."""
+
+    def _as_text(self) -> str:
+        if self.kind == "retrying":
+            return f"a request is repeated in {self.number or 0:.1f} s: {self.reason}"
+        if self.kind == "step":
+            return f"step {self.number:.0f}" + ("" if self.of is None else f" of {self.of}")
+        if self.kind in ("training", "evaluating", "describing"):
+            return f"{self.kind} for round {self.number:.0f}"
+        return self.kind if self.number is None else f"{self.kind} {_size(self.number)}"
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+class _Watcher:
+    """Logs what sessions do, and tells the app."""
+
+    def __init__(self) -> None:
+        self.on_progress: Optional[Callable[[Progress], None]] = None
+        self._next_s = 0.0
+
+    def hear(self, kind: Any, number: Optional[float], reason: str = "", of: Optional[int] = None) -> None:
+        if kind == "training":
+            self._next_s = time.monotonic() + STEPS_EVERY_S
+        elif kind == "step":
+            if time.monotonic() < self._next_s:
+                return
+            self._next_s = time.monotonic() + STEPS_EVERY_S
+        progress = Progress(kind, number, of, reason)
+        log.info("%s", progress._as_text())
+        if self.on_progress is not None:
+            self.on_progress(progress)
+
+    def steps(self, done: int, of: Optional[int]) -> None:
+        self.hear("step", done, of=of)
 
 
 class Host:
@@ -99,9 +157,12 @@ class Client:
 
     `token` is an enrolment token. `state_dir` keeps identity, model cache and undelivered work; two processes must not
     share it. `attributes` describe the device: jobs choose clients by them. `wait_s` is how long the coordinator may hold
-    a check-in while it has no work, at most 60. `ca` are the CAs to trust instead of the system's: a path, or PEM as bytes. `allow_plaintext`
-    allows `http://` to other machines. `report_errors` is what the operator learns of an exception of the trainer: its
-    `"type"`, or with `"text"` also its text, which may quote examples or paths.
+    a check-in while it has no work, at most 60. `checkpoint_every_s` is how often a training that goes on is stored, so
+    that after a kill the next session goes on from there; 0 for never. `ca` are the CAs to trust instead of the system's:
+    a path, or PEM as bytes. `allow_plaintext` allows `http://` to other machines. `report_errors` is what the operator
+    learns of an exception of the trainer: its `"type"`, or with `"text"` also its text, which may quote examples or paths.
+    `attest` obtains what the platform says about the machine, where the operator asks for it at enrolment: it takes the
+    SHA-256 of the machine's public key, or `None` without one, and returns the kind of the statement and its text.
     """
 
     def __init__(
@@ -112,9 +173,11 @@ class Client:
         state_dir: Union[str, PathLike[str]] = "tributary",
         attributes: Optional[Mapping[str, str]] = None,
         wait_s: float = 30.0,
+        checkpoint_every_s: int = 300,
         ca: Authorities = None,
         allow_plaintext: bool = False,
         report_errors: Literal["type", "text"] = "type",
+        attest: Optional[Callable[[Optional[bytes]], tuple[str, str]]] = None,
     ) -> None:
         if report_errors not in ("type", "text"):
             raise ValueError(f'report_errors is "type" or "text", not {report_errors!r}')
@@ -125,16 +188,20 @@ class Client:
                 raise TypeError(f"attributes are texts by name, not {name!r}: {value!r}")
         if not 0 <= wait_s <= WAIT_MAX_S:
             raise ValueError(f"wait_s is from 0 to {WAIT_MAX_S:.0f} seconds, not {wait_s!r}")
+        if not isinstance(checkpoint_every_s, int) or checkpoint_every_s < 0:
+            raise ValueError(f"checkpoint_every_s is a number of whole seconds, not {checkpoint_every_s!r}")
         settings = {
             "server": server,
             "token": token,
             "state_dir": fsdecode(state_dir),
             "attributes": attributes,
             "wait_ms": int(wait_s * 1000),
+            "checkpoint_every_s": checkpoint_every_s,
             "ca_pem": pem(ca),
             "allow_plaintext": allow_plaintext,
         }
-        self._session = _core.Session(json.dumps(settings))
+        self._watcher = _Watcher()
+        self._session = _core.Session(json.dumps(settings), self._watcher.hear, attest)
 
     def enrol(self) -> str:
         """The client's id. A session enrols by itself; call this to learn early that a token does not work."""
@@ -150,7 +217,7 @@ class Client:
         The trainer runs on a thread of its own. Raises `TributaryError`; finished work is kept and sent later. An
         exception of the trainer is reported to the coordinator, as `report_errors` says, and raised again.
         """
-        native: object = trainer._native if isinstance(trainer, LayerTrainer) else Bridge(trainer)
+        native: object = trainer._native if isinstance(trainer, LayerTrainer) else Bridge(trainer, self._watcher.steps)
         bridge = _HostBridge(host) if host is not None else None
         ended = self._session.run_once(native, bridge, self._reports_text)
         kind, number, retry_after_s, waits_for = ended
@@ -163,13 +230,16 @@ class Client:
         *,
         stop: Optional[threading.Event] = None,
         on_outcome: Optional[Callable[[Outcome], None]] = None,
+        on_progress: Optional[Callable[[Progress], None]] = None,
     ) -> None:
         """Sessions until `stop` is set, Ctrl-C or SIGTERM, which raises `SystemExit`: both keep where a training was. Between
         two sessions it waits as long as the coordinator asks; failures are logged, and the pause after them grows. What a
-        session did, and what it waits for, is logged at INFO.
+        session does, and what it waits for, is logged at INFO on the logger `tributary`. `on_progress` is called with the
+        same; it must return at once.
 
         Raises `Refused` if the coordinator accepts the token or this client no more.
         """
+        self._watcher.on_progress = on_progress
         with _sigterm_raises():
             self._sessions(trainer, host, stop or threading.Event(), on_outcome)
 

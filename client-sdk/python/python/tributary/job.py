@@ -73,6 +73,9 @@ def job_from(
     Names are those of the module inside `torch.compile` and `DataParallel`. Tied weights are in the job once. A module on
     the device `meta` has no weights: the coordinator draws them.
 
+    The `loss` of `training` is `cross_entropy`, the default, or `mse`, or `other` for any other loss of the clients'
+    trainers: it is reported and compared, without an accuracy, and the module becomes names and shapes.
+
     `training` and `tables` (`round`, `stop`, `update`, ..) are the tables of a job file. With `silos`, the number of
     clients that take part, a round takes them all, or two thirds of them after half a minute; keys of `round` take
     precedence. Unless `download` says otherwise, clients fetch only what a round has changed (`delta = true`).
@@ -80,7 +83,9 @@ def job_from(
     Raises `ValueError` for a module without parameters, or with complex ones.
     """
     module = unwrapped(module)
-    described = None if input is None else layers_of(module, layers == "require")
+    # Layers are trained without the app, which alone knows its loss.
+    has_own_loss = training.get("loss") == "other"
+    described = None if input is None or has_own_loss else layers_of(module, layers == "require")
     left_out = _tied(module) if described is not None else _tied(module) | _frozen(module)
     state = {name: value for name, value in module.state_dict().items() if name not in left_out}
     strange = sorted(name for name, value in state.items() if value.is_complex())
@@ -223,6 +228,10 @@ def _embedding(layer: Any) -> Optional[dict[str, Any]]:
     return {"kind": "embedding", "tokens": layer.num_embeddings, "size": layer.embedding_dim}
 
 
+def _recurrent(kind: str) -> Any:
+    return lambda layer: {"kind": kind, "hidden_size": layer.hidden_size, "return_sequences": layer.return_sequences}
+
+
 _LAYERS: dict[str, Any] = {
     "Linear": _linear,
     "Conv2d": _convolution,
@@ -238,6 +247,11 @@ _LAYERS: dict[str, Any] = {
     "BatchNorm1d": _batch_norm,
     "BatchNorm2d": _batch_norm,
     "Embedding": _embedding,
+    # Those that `tributary.torch.module_from` makes.
+    "LowRank": _linear,
+    "Lstm": _recurrent("lstm"),
+    "Gru": _recurrent("gru"),
+    "Tokens": _embedding,
 }
 
 

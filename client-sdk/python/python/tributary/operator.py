@@ -14,7 +14,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
-from ._core import Refused, Unreachable
+from ._core import Refused, Unreachable, Untrusted
 from .arrays import Arrays, from_safetensors
 from .authorities import Authorities, pem
 from .job import Job
@@ -33,7 +33,7 @@ class Operator:
     """An operator of a coordinator. `token` is an operator's token, `ca` has the CAs to trust instead of the
     system's: a path, or PEM as bytes. Methods that take a job accept its id, or its name if no other population has the same.
 
-    Raises `Refused` with the coordinator's reason, or `Unreachable`.
+    Raises `Refused` with the coordinator's reason, `Untrusted` or `Unreachable`.
     """
 
     def __init__(self, server: str, token: str, *, ca: Authorities = None) -> None:
@@ -189,6 +189,8 @@ class Operator:
         except (OSError, HTTPException) as error:
             # A coordinator that restarts closes connections, in the middle of an answer too.
             reason = error.reason if isinstance(error, URLError) else error or type(error).__name__
+            if isinstance(reason, SSLCertVerificationError):
+                raise Untrusted(f"the certificate of {self._base} is not trusted: {reason.verify_message}") from None
             raise Unreachable(f"{self._base} does not answer: {reason}") from None
 
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any, Optional, Union
 
 import numpy as np
 import torch
 
 from ._batches import Batches, Counted, Loss, Metrics, Step, count, moved, step_of
-from ._core import Diverged, NoExamples
+from ._core import Diverged, DoesNotFit, NoExamples
+from ._layers import sequential
 from ._modules import halves, load, own_name, values
-from .job import unwrapped
+from .arrays import from_safetensors
+from .job import Job, unwrapped
 from .trainer import Checkpoint, EvaluateTask, Evaluated, Trained, TrainTask
 
-__all__ = ["LoopTrainer", "TorchTrainer", "load", "optimizer_of"]
+__all__ = ["LoopTrainer", "TorchTrainer", "load", "module_from", "optimizer_of"]
 
 log = logging.getLogger("tributary")
 
@@ -166,6 +171,9 @@ class TorchTrainer:
     def _steps(self, task: TrainTask, place: _Place, checkpoint: Callable[[], Checkpoint]) -> Batches:
         """The batches that remain, and the place after each."""
         epochs, steps = task.training.get("epochs"), task.training.get("steps")
+        of = steps
+        if of is None and epochs is not None and isinstance(self.batches, Sized):
+            of = epochs * len(self.batches)
         while epochs is None or place.epoch < epochs:
             batches = self._epoch(place)
             while True:
@@ -177,6 +185,7 @@ class TorchTrainer:
                     break
                 yield batch
                 place.steps, place.batch = place.steps + 1, place.batch + 1
+                task.progress(place.steps, of)
                 if place.steps == steps:
                     return
             place.epoch, place.batch, place.random = place.epoch + 1, 0, None
@@ -307,6 +316,55 @@ class LoopTrainer:
         with torch.no_grad():
             loss, *accuracy = _figures(self._evaluate(self.module))
         return Evaluated(self._test_examples, loss, accuracy[0] if accuracy else None)
+
+
+def module_from(
+    job: Union[Job, Mapping[str, Any], str, PathLike[str]],
+    weights: Union[Mapping[str, Any], bytes, str, PathLike[str]],
+) -> torch.nn.Sequential:
+    """The module of a job whose model is a list of layers, with these weights: the way back from `job_from`.
+
+    `job` is a `Job`, the keys of a job file (also those that `Operator.job` returns), or the path of a job file in TOML
+    (Python 3.11 or later) or JSON. `weights` are arrays by name, such as those of `Operator.model`, or a safetensors file
+    of f32: its path or its bytes. Layer `layers.<i>` is child `<i>`, and running statistics of batch norm are its buffers.
+    The module is in training mode, as new modules are: call `eval()` before a prediction. Inputs are batches:
+    `[batch, ..]`, and token ids may have any type.
+
+    Raises `ValueError` if the job has an app's own network, and `DoesNotFit` if the weights are not those of the layers.
+    """
+    model = _model_of(job)
+    if isinstance(weights, (str, PathLike)):
+        weights = Path(weights).read_bytes()
+    arrays = from_safetensors(weights) if isinstance(weights, bytes) else weights
+    try:
+        module = sequential(model, {name: np.shape(value) for name, value in arrays.items()})
+    except KeyError as missing:
+        raise DoesNotFit(f"the weights are not those of the job's layers: there is no {missing}") from None
+    buffers = {name for name, _ in module.named_buffers() if not name.endswith("num_batches_tracked")}
+    expected = {f"layers.{name}" for name in {name for name, _ in module.named_parameters()} | buffers}
+    if expected != set(arrays):
+        name = min(expected ^ set(arrays))
+        raise DoesNotFit(f"{name!r} is only {'in the job' if name in expected else 'among the weights'}")
+    load(module, arrays)
+    return module
+
+
+def _model_of(job: Union[Job, Mapping[str, Any], str, PathLike[str]]) -> Mapping[str, Any]:
+    """The table `model` of a job, which is a list of layers."""
+    if isinstance(job, (str, PathLike)):
+        text = Path(job).read_text(encoding="utf-8")
+        if text.lstrip().startswith("{"):
+            job = json.loads(text)
+        else:
+            import tomllib
+
+            job = tomllib.loads(text)
+    file: Mapping[str, Any] = job.file if isinstance(job, Job) else job  # type: ignore[assignment]
+    # An operator's answer has the job file under `file`.
+    model: Mapping[str, Any] = file.get("file", file).get("model", file)
+    if "layers" not in model:
+        raise ValueError("the job's model is a list of parameters: only the app has its network")
+    return model
 
 
 def _figures(returned: Any) -> list[float]:

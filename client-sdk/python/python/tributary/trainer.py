@@ -53,6 +53,7 @@ class TrainTask:
     result must be that of a training that was not suspended. Begin if the checkpoint does not fit."""
     may_suspend: bool = False
     """Whether a later session can go on where this one is stopped."""
+    tell: Callable[[int, Optional[int]], None] = field(default=lambda done, of: None, repr=False, compare=False)
 
     @property
     def is_over(self) -> bool:
@@ -60,10 +61,18 @@ class TrainTask:
         (`partial_work`), and its time is over. Look before every batch but the first."""
         return self.stop.is_over()
 
+    def progress(self, steps: int, of: Optional[int] = None) -> None:
+        """Tells how many steps are done, and how many there are, for the log and `on_progress`. Most calls do nothing."""
+        self.tell(steps, of)
+
     def check(self, checkpoint: Optional[Callable[[], Checkpoint]] = None) -> None:
         """Call this before every batch: it raises `Interrupted` when the session or the round has ended. A trainer that
-        can go on from `resume` passes a function that makes a checkpoint, called only then."""
+        can go on from `resume` passes a function that makes a checkpoint, called only then and every `checkpoint_every_s`
+        of the client, when the training goes on."""
         if not self.stop.is_set():
+            if checkpoint is not None and self.stop.checkpoint_is_due():
+                kept = checkpoint()
+                self.stop.keep(kept.steps, kept.losses, kept.state)
             return
         if checkpoint is None or not self.may_suspend:
             raise _core.Interrupted("training was interrupted")
@@ -79,7 +88,7 @@ class EvaluateTask:
     model: Mapping[str, Any]
     """The `[model]` of the job file."""
     loss: str
-    """The loss to report: `cross_entropy` or `mse`."""
+    """The loss to report: `cross_entropy`, `mse`, or `other` for a loss of the app."""
     stop: _core.Stop
 
     def check(self) -> None:
@@ -169,8 +178,8 @@ class LayerTrainer:
 class Bridge:
     """A trainer as the native part calls it: models are bytes, tasks are JSON."""
 
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
+    def __init__(self, trainer: Trainer, tell: Callable[[int, Optional[int]], None]) -> None:
+        self._trainer, self._tell = trainer, tell
 
     def examples(self) -> int:
         return self._trainer.examples()
@@ -194,6 +203,7 @@ class Bridge:
             {} if constants is None else unpack(constants, parameters),
             None if checkpoint is None else Checkpoint(told["steps"], told["losses"], checkpoint),
             told["may_suspend"],
+            self._tell,
         )
         trained = _on_thread(lambda: self._trainer.train(asked))
         return (

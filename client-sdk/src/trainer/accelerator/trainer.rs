@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use tributary_protocol::inputs::Description;
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::scalars::Scalars;
 use tributary_protocol::seed::Seed;
 
 use super::super::batches::Batches;
-use super::super::contract::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use super::super::contract::{DescribeTask, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 use super::super::fit;
 use super::super::layers::LayerTrainer;
 use super::super::score::{Aim, aim};
@@ -128,7 +129,8 @@ impl<A: Accelerator> AcceleratedTrainer<A> {
     fn begin(&mut self, task: &TrainTask<'_>) -> Result<Running, End> {
         let (network, descent) = covered(task).map_err(End::Uncovered)?;
         task.training.check().map_err(|error| fit::does_not_fit(error.to_string()))?;
-        fit::check_examples(task.spec, &*self.examples)?;
+        let preparation = fit::preparation(task.inputs);
+        fit::check_examples(task.spec, &*self.examples, preparation.as_ref())?;
         let batches = Batches::new(self.examples.len(), task.training, task.seed);
         let program = program(network, task, descent, &batches.sizes()).map_err(End::Uncovered)?;
         let values = task.model.values().to_vec();
@@ -145,6 +147,7 @@ impl<A: Accelerator> AcceleratedTrainer<A> {
         should_stop: &dyn Fn() -> bool,
     ) -> Result<Option<(Vec<usize>, Work)>, TrainError> {
         let outputs = task.spec.output_shape().ok().flatten().and_then(|shape| shape.last().copied()).unwrap_or(1);
+        let preparation = fit::preparation(task.inputs);
         let (mut batches, mut inputs, mut all_classes) = (Vec::new(), Vec::new(), Vec::new());
         while batches.len() < PIECE_BATCHES_MAX && size_of_val(inputs.as_slice()) < PIECE_BYTES {
             let is_first = running.steps == 0 && batches.is_empty();
@@ -155,7 +158,7 @@ impl<A: Accelerator> AcceleratedTrainer<A> {
             if should_stop() {
                 return Err(TrainError::Interrupted);
             }
-            let batch: Batch = fit::batch(&*self.examples, indices, task.spec)?;
+            let batch: Batch = fit::batch(&*self.examples, indices, task.spec, preparation.as_ref())?;
             let Aim::Classes(classes) = aim(&batch.targets, task.training.loss, indices.len(), outputs)? else {
                 return Err(fit::does_not_fit("the targets are not classes"));
             };
@@ -218,6 +221,10 @@ impl<A: Accelerator> Trainer for AcceleratedTrainer<A> {
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
         self.cpu.evaluate(task, should_stop)
+    }
+
+    fn describe(&mut self, task: &DescribeTask<'_>) -> Result<Description, TrainError> {
+        self.cpu.describe(task)
     }
 }
 

@@ -23,6 +23,7 @@ mod transfer;
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
+use tributary_protocol::inputs::Description;
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::model::Model;
 use tributary_protocol::plan::Algorithm;
@@ -31,7 +32,7 @@ use tributary_protocol::scalars::Scalars;
 use self::loss::loss_of;
 use self::optimizer::Stepper;
 use super::batches::{Batches, evaluation_batch};
-use super::contract::{Checkpoint, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use super::contract::{Checkpoint, DescribeTask, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 use super::dropout::stream_of_step;
 use super::fit;
 use super::panics::caught;
@@ -81,14 +82,15 @@ impl<N: Network> BurnTrainer<N> {
         Self { device: device.without_autodiff(), ..self }
     }
 
-    /// The task's network with the model's values. The examples are checked against it.
+    /// The task's network with the model's values.
     fn network(&self, spec: &ModelSpec, model: &Model, device: &Device) -> Result<N, TrainError> {
-        fit::check_examples(spec, &*self.examples)?;
         transfer::import((self.build)(spec, device)?, model)
     }
 
     fn train_steps(&self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
         task.training.check().map_err(|error| fit::does_not_fit(error.to_string()))?;
+        let preparation = fit::preparation(task.inputs);
+        fit::check_examples(task.spec, &*self.examples, preparation.as_ref())?;
         let device = self.device.clone().autodiff();
         let correction = task.correction();
         let constants = match correction.constant {
@@ -111,14 +113,17 @@ impl<N: Network> BurnTrainer<N> {
         while let Some(indices) = batches.next_batch() {
             if should_stop() {
                 return Err(match task.may_suspend && steps > 0 {
-                    true => suspended::suspended(task, &network, &stepper, steps, losses)?,
+                    true => suspended::checkpoint(task, &network, &stepper, steps, losses)?.suspended(),
                     false => TrainError::Interrupted,
                 });
             }
             if steps > 0 && task.is_over() {
                 break;
             }
-            let batch = fit::batch(&*self.examples, indices, task.spec)?;
+            if steps > 0 && task.checkpoint_is_due() {
+                task.keep(suspended::checkpoint(task, &network, &stepper, steps, losses)?);
+            }
+            let batch = fit::batch(&*self.examples, indices, task.spec, preparation.as_ref())?;
             let inputs = rows(batch.inputs, indices.len(), &device);
             let mut pass = Pass::training(stream_of_step(task.seed, steps));
             let loss = loss_of(network.forward(inputs, &mut pass), &batch.targets, task.training.loss)?;
@@ -160,6 +165,8 @@ impl<N: Network> BurnTrainer<N> {
         task: &EvaluateTask<'_>,
         should_stop: &dyn Fn() -> bool,
     ) -> Result<Evaluated, TrainError> {
+        let preparation = fit::preparation(task.inputs);
+        fit::check_examples(task.spec, &*self.examples, preparation.as_ref())?;
         let mut network = self.network(task.spec, task.model, &self.device)?;
         let mut measured = Measured::default();
         let all: Vec<usize> = (0..self.examples.len()).collect();
@@ -167,7 +174,7 @@ impl<N: Network> BurnTrainer<N> {
             if should_stop() {
                 return Err(TrainError::Interrupted);
             }
-            let Batch { inputs, targets } = fit::batch(&*self.examples, indices, task.spec)?;
+            let Batch { inputs, targets } = fit::batch(&*self.examples, indices, task.spec, preparation.as_ref())?;
             let scores = network.forward(rows(inputs, indices.len(), &self.device), &mut Pass::evaluation());
             let loss = finite(&loss_of(scores.clone(), &targets, task.loss)?)?;
             let [_, outputs] = scores.dims();
@@ -193,6 +200,10 @@ impl<N: Network> Trainer for BurnTrainer<N> {
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
         caught("network", || self.evaluate_batches(task, should_stop))
+    }
+
+    fn describe(&mut self, task: &DescribeTask<'_>) -> Result<Description, TrainError> {
+        caught("trainer", || fit::description(&*self.examples, task))
     }
 }
 

@@ -14,21 +14,21 @@ use super::transfer;
 pub(super) const VALUES: &str = "values";
 const MOMENTS: [&str; 2] = ["first_moment_of_burn", "second_moment_of_burn"];
 
-/// The end of a training after these steps.
-pub(super) fn suspended<N: Network>(
+/// Where a training is after these steps.
+pub(super) fn checkpoint<N: Network>(
     task: &TrainTask<'_>,
     network: &N,
     stepper: &Stepper,
     steps: u64,
     losses: f64,
-) -> Result<TrainError, TrainError> {
+) -> Result<Checkpoint, TrainError> {
     let values = transfer::export(network, task.model.values().len())?;
     let mut vectors = BTreeMap::from([(VALUES.to_owned(), values)]);
     let lengths: Vec<usize> = transfer::as_held(network).iter().map(|held| held.dims()[0]).collect();
     for (which, name) in MOMENTS.into_iter().enumerate().take(stepper.moments()) {
         vectors.insert(name.to_owned(), stepper.moment(which, &lengths)?);
     }
-    Ok(Checkpoint { steps, losses, vectors, bytes: Vec::new() }.suspended())
+    Ok(Checkpoint { steps, losses, vectors, bytes: Vec::new() })
 }
 
 /// Whether a checkpoint is of such a training.

@@ -8,15 +8,15 @@ use super::super::fit::does_not_fit;
 use super::batch_norm::BatchNorm;
 use super::dropout::Dropout;
 use super::embedding::Embedding;
-use super::function::{Function, Pointwise};
-use super::images::{AvgPool, Convolution, Geometry, ImageLayer, Images};
-use super::kernels::{Level, PoolGrid};
+use super::images::{Convolution, ImageLayer, Images};
 use super::layer_norm::LayerNorm;
 use super::linear::Linear;
 use super::low_rank::LowRank;
 use super::matrix::Matrix;
-use super::recurrent::{Cell, Gru, Lstm, Recurrent, Shape};
+use super::pointwise::Pointwise;
+use super::recurrent::{Recurrent, Shape};
 use super::stage::Stage;
+use crate::kernels::{AvgPool, Cell, Function, Geometry, Gru, Level, Lstm, PoolGrid};
 
 /// The stages of a network that holds the model's values. `shapes` are those after each layer; the model was checked
 /// to have the parameters of these layers.

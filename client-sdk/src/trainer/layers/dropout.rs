@@ -1,8 +1,8 @@
 //! Dropout of a batch.
 
 use super::super::dropout::dropout_mask;
-use super::kernels::Scale;
 use super::stage::{Pass, Stage, Step};
+use crate::kernels::{Scale, transpose};
 
 /// In training each value is multiplied by 0 or `1 / (1 - p)`. The stream gives the factors in the model's order of the
 /// values, `[channels][pixels]` for an image.
@@ -51,13 +51,4 @@ impl Stage for Dropout {
     }
 
     fn export(&self, _values: &mut Vec<f32>) {}
-}
-
-/// `[rows][columns]` to `[columns][rows]`.
-pub(super) fn transpose(from: &[f32], to: &mut [f32], rows: usize, columns: usize) {
-    for (row, from) in from.chunks_exact(columns).enumerate() {
-        for (column, value) in from.iter().enumerate() {
-            to[column * rows + row] = *value;
-        }
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::parameter::Parameter;
 use super::stage::{Pass, Stage, Step};
+use crate::kernels::{layer_norm, statistics};
 
 /// `weight (x - mean) / sqrt(variance + epsilon) + bias` over the last dimension of each example (variance with `1/n`).
 #[derive(Debug)]
@@ -18,27 +19,13 @@ impl LayerNorm {
     }
 }
 
-/// Mean, and 1 / standard deviation.
-fn statistics(row: &[f32], epsilon: f64) -> [f64; 2] {
-    let count = row.len() as f64;
-    let mean = row.iter().copied().map(f64::from).sum::<f64>() / count;
-    let variance = row.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / count;
-    [mean, 1.0 / (variance + epsilon).sqrt()]
-}
-
 impl Stage for LayerNorm {
     fn outputs(&self) -> usize {
         self.outputs
     }
 
     fn forward(&mut self, x: &[f32], y: &mut [f32], _pass: &mut Pass<'_>) {
-        let (weight, bias) = (&self.weight.values, &self.bias.values);
-        for (x, y) in x.chunks_exact(weight.len()).zip(y.chunks_exact_mut(weight.len())) {
-            let [mean, scale] = statistics(x, self.epsilon);
-            for (place, (x, y)) in x.iter().zip(y).enumerate() {
-                *y = ((f64::from(*x) - mean) * scale) as f32 * weight[place] + bias[place];
-            }
-        }
+        layer_norm(x, y, [&self.weight.values, &self.bias.values], self.epsilon);
     }
 
     /// With `n = (x - mean) / deviation` and `g = weight dy`: `dx = (g - mean(g) - n mean(g n)) / deviation`.

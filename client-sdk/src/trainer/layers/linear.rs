@@ -1,9 +1,9 @@
 //! Linear layers (`torch.nn.Linear`), with the ReLU that follows.
 
-use super::kernels::ReluMask;
 use super::matrix::Matrix;
 use super::parameter::Parameter;
 use super::stage::{Pass, Stage, Step};
+use crate::kernels::ReluMask;
 
 /// `y = x W^T + b` over the last dimension.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! Linear layers with a product of two small matrices (LoRA, Hu et al. 2021, <https://arxiv.org/abs/2106.09685>).
 
-use super::kernels::ReluMask;
 use super::matrix::Matrix;
 use super::parameter::Parameter;
 use super::stage::{Pass, Stage, Step};
+use crate::kernels::ReluMask;
 
 /// `y = x W^T + b + scale (x A^T) B^T` over the last dimension. The product B A is never made.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use std::sync::Mutex;
 
-use super::kernels::Level;
+use crate::kernels::Level;
 use crate::locked::Locked;
 
 /// Multiply-adds below which another thread costs more than it saves.

@@ -1,9 +1,9 @@
 //! A weight `[outputs][inputs]` with an optional bias: what linear and recurrent layers are made of.
 
-use super::kernels::{AddRows, Dots, Grid, PullBack, RowGradient, WindowProducts};
 use super::machine::Machine;
 use super::parameter::{Learned, Parameter};
 use super::stage::{Pass, Step};
+use crate::kernels::{AddRows, Dots, Grid, PullBack, RowGradient, WindowProducts};
 
 /// Outputs that the gradient by the inputs reads at once.
 const PULL_OUTPUTS: usize = 16;

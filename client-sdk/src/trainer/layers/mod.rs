@@ -11,16 +11,14 @@
 //! | `suspended` | trainings that stop and go on later |
 //! | `linear`, `low_rank`, `matrix`, `recurrent`, `embedding` | layers with products of rows |
 //! | `images` | convolutions and pools |
-//! | `function`, `dropout`, `layer_norm`, `batch_norm` | layers of values one by one, and norms |
-//! | `kernels`, `machine` | inner loops over vectors; instruction sets and threads |
+//! | `pointwise`, `dropout`, `layer_norm`, `batch_norm` | layers of values one by one, and norms |
+//! | `machine` | instruction sets and threads |
 
 mod batch_norm;
 mod build;
 mod dropout;
 mod embedding;
-mod function;
 mod images;
-mod kernels;
 mod layer_norm;
 mod linear;
 mod loss;
@@ -29,6 +27,7 @@ mod machine;
 mod matrix;
 mod network;
 mod parameter;
+mod pointwise;
 mod recurrent;
 mod rule;
 mod stage;
@@ -38,10 +37,14 @@ mod tests;
 
 use std::sync::Arc;
 
+use tributary_protocol::inputs::Description;
+#[cfg(test)]
+use tributary_protocol::layers::ModelSpec;
+#[cfg(test)]
+use tributary_protocol::model::Model;
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::scalars::Scalars;
 
-use self::kernels::Level;
 use self::loss::loss;
 use self::machine::Machine;
 use self::network::Network;
@@ -49,12 +52,13 @@ use self::parameter::Parameter;
 use self::rule::Rule;
 use self::stage::{Pass, Step};
 use super::batches::{Batches, evaluation_batch};
-use super::contract::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use super::contract::{DescribeTask, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 use super::dropout::stream_of_step;
 use super::fit;
 use super::panics::caught;
 use super::score::{Measured, aim};
 use crate::examples::{Batch, Examples};
+use crate::kernels::Level;
 
 /// A [`Trainer`] for jobs whose model is a list of layers. It computes on the CPU, with the widest vectors that the CPU
 /// has.
@@ -87,7 +91,8 @@ impl LayerTrainer {
     fn train_steps(&self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
         let (spec, training, machine) = (task.spec, task.training, self.machine);
         training.check().map_err(|error| fit::does_not_fit(error.to_string()))?;
-        fit::check_examples(spec, &*self.examples)?;
+        let preparation = fit::preparation(task.inputs);
+        fit::check_examples(spec, &*self.examples, preparation.as_ref())?;
         let correction = task.correction();
         let rule = |steps| Rule::new(&training.optimizer, &correction, steps);
         let resume = task.resume.filter(|checkpoint| suspended::fits(task, &rule(1), checkpoint));
@@ -110,14 +115,17 @@ impl LayerTrainer {
         while let Some(indices) = batches.next_batch() {
             if should_stop() {
                 return Err(match task.may_suspend && steps > 0 {
-                    true => suspended::suspended(task, &mut network, &rule(1), steps, losses),
+                    true => suspended::checkpoint(task, &mut network, &rule(1), steps, losses).suspended(),
                     false => TrainError::Interrupted,
                 });
             }
             if steps > 0 && task.is_over() {
                 break;
             }
-            let Batch { inputs, targets } = fit::batch(&*self.examples, indices, spec)?;
+            if steps > 0 && task.checkpoint_is_due() {
+                task.keep(suspended::checkpoint(task, &mut network, &rule(1), steps, losses));
+            }
+            let Batch { inputs, targets } = fit::batch(&*self.examples, indices, spec, preparation.as_ref())?;
             let outputs = network.outputs();
             let mut randomness = stream_of_step(task.seed, steps);
             let scores = network.forward(&inputs, &mut Pass { machine, randomness: Some(&mut randomness) });
@@ -140,7 +148,8 @@ impl LayerTrainer {
         task: &EvaluateTask<'_>,
         should_stop: &dyn Fn() -> bool,
     ) -> Result<Evaluated, TrainError> {
-        fit::check_examples(task.spec, &*self.examples)?;
+        let preparation = fit::preparation(task.inputs);
+        fit::check_examples(task.spec, &*self.examples, preparation.as_ref())?;
         let mut network = Network::new(task.spec, task.model, self.machine)?;
         let (mut measured, mut gradient) = (Measured::default(), Vec::new());
         let all: Vec<usize> = (0..self.examples.len()).collect();
@@ -148,7 +157,7 @@ impl LayerTrainer {
             if should_stop() {
                 return Err(TrainError::Interrupted);
             }
-            let Batch { inputs, targets } = fit::batch(&*self.examples, indices, task.spec)?;
+            let Batch { inputs, targets } = fit::batch(&*self.examples, indices, task.spec, preparation.as_ref())?;
             let outputs = network.outputs();
             let scores = network.forward(&inputs, &mut Pass { machine: self.machine, randomness: None });
             let aim = aim(&targets, task.loss, scores.len() / outputs, outputs)?;
@@ -175,6 +184,18 @@ impl Trainer for LayerTrainer {
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
         caught("trainer", || self.evaluate_batches(task, should_stop))
     }
+
+    fn describe(&mut self, task: &DescribeTask<'_>) -> Result<Description, TrainError> {
+        caught("trainer", || fit::description(&*self.examples, task))
+    }
+}
+
+/// The outputs of an evaluation for some examples, for tests of predictions.
+#[cfg(test)]
+pub(crate) fn evaluated(spec: &ModelSpec, model: &Model, inputs: &[f32]) -> Vec<f32> {
+    let machine = Machine { level: Level::best(), threads: 1 };
+    let mut network = Network::new(spec, model, machine).unwrap();
+    network.forward(inputs, &mut Pass { machine, randomness: None }).to_vec()
 }
 
 fn finite(loss: f64) -> Result<f64, TrainError> {

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::kernels::Level;
 use super::rule::{Apply, Rule};
+use crate::kernels::Level;
 
 /// A tensor that is learned, in the layout that its layer computes with.
 #[derive(Debug)]

@@ -16,20 +16,20 @@ use super::rule::Rule;
 const VALUES: &str = "values";
 const MOMENTS: [&str; 2] = ["first_moment", "second_moment"];
 
-/// The end of a training after these steps.
-pub(super) fn suspended(
+/// Where a training is after these steps.
+pub(super) fn checkpoint(
     task: &TrainTask<'_>,
     network: &mut Network,
     rule: &Rule,
     steps: u64,
     losses: f64,
-) -> TrainError {
+) -> Checkpoint {
     let count = task.model.values().len();
     let mut vectors = BTreeMap::from([(VALUES.to_owned(), network.export(count))]);
     for (which, name) in MOMENTS.into_iter().enumerate().take(rule.moments()) {
         vectors.insert(name.to_owned(), network.moment(which, count));
     }
-    Checkpoint { steps, losses, vectors, bytes: Vec::new() }.suspended()
+    Checkpoint { steps, losses, vectors, bytes: Vec::new() }
 }
 
 /// Whether a checkpoint is of such a training.

@@ -700,7 +700,7 @@ export type Combine =
       kind: "bulyan";
     }
   | {
-      /** Weiszfeld steps from the mean, 1 to 1000. Default: 8. */
+      /** Weiszfeld steps from the mean, 1 to 1000. Default: 100. */
       iterations?: number;
       kind: "geometric_median";
       /** Smallest distance that divides a weight. Default: 1e-6. */
@@ -1467,7 +1467,7 @@ export interface Login {
 }
 
 /** Loss function, averaged over the batch. */
-export type Loss = "cross_entropy" | "mse";
+export type Loss = "cross_entropy" | "mse" | "other";
 
 /** A member of a stale-synchronous job. */
 export interface MemberClock {

@@ -2,8 +2,8 @@
 
 import type { Api } from "../api/http";
 
-/** The forms of a model's file; the words of the API. */
-export type ModelForm = "f32" | "f16" | "int8";
+/** The forms of a model's file that other programs read; the words of the API. */
+export type ModelForm = "f32" | "f16";
 
 /** The name of a model's file, which is also that of `tributary job export`. */
 export function modelFileName(job: string, version: number, form: ModelForm): string {

@@ -19,7 +19,6 @@ const PAGE = 50;
 const FORMS = [
   { value: "f32", label: "f32", title: "the model itself, 32-bit values" },
   { value: "f16", label: "f16", title: "rounded to half precision: half the size" },
-  { value: "int8", label: "int8", title: "rounded to 8-bit numbers with one scale per 64: a quarter of the size" },
 ] as const;
 
 /** The model versions of a job as pages. */

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use tributary_protocol::figures::Figures;
 use tributary_protocol::fixed::{Contribution, Weight};
-use tributary_protocol::job_file::{CenteredClipping, GeometricMedian, TrimmedMean};
+use tributary_protocol::job_file::{CenteredClipping, Combine, GeometricMedian, TrimmedMean};
+use tributary_protocol::seed::Seed;
 
 use super::super::{Combined, Facts, Gathering, Keep, Mixture, Pairs, Recipe, Reports, Weighing};
 use super::{Distances, Middle, krum};
@@ -130,6 +131,25 @@ fn medians_and_trimmed_means_are_as_printed() {
 fn the_geometric_median_is_as_printed_after_three_steps_and_in_the_limit() {
     near(&fixture(geometric(3)), &[1.216745, 0.704727], 5e-7);
     near(&fixture(geometric(500)), &[1.036757, 0.964214], 5e-7);
+}
+
+/// Goal: with its default settings the geometric median withstands nearly half of wrong updates. Method: 11 honest
+/// updates around one point, 9 at 30 in every coordinate; from the mean, a step leaves 9 / 11 of the way.
+#[test]
+fn the_geometric_median_withstands_nine_wrong_updates_among_twenty_by_default() {
+    let mut stream = Seed(5).stream();
+    let mut updates: Vec<Vec<f32>> = (0..11).map(|_| (0..40).map(|_| stream.uniform(-0.5, 0.5)).collect()).collect();
+    updates.extend(vec![vec![30.0; 40]; 9]);
+    let norm = |settings| {
+        let result = combined(Gathering::Pairs(Pairs::GeometricMedian(settings)), &updates);
+        result.iter().map(|value| value * value).sum::<f64>().sqrt()
+    };
+    let Combine::GeometricMedian(settings) = serde_json::from_str(r#""geometric_median""#).unwrap() else {
+        panic!("another rule")
+    };
+    // The honest updates have norms of about 1.8.
+    let (default, few) = (norm(settings), norm(GeometricMedian { iterations: 8, ..settings }));
+    assert!(default < 4.0 && few > 20.0, "{default}, {few}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use super::member::Member;
 use super::opening::{History, opening};
 use super::policy::{TaskPolicy, Tempo, staleness};
 use super::step::Step;
-use super::view::{Context, JobFacts, JobView, OpenRound, OpenWork, Source};
+use super::view::{Context, Descriptions, JobFacts, JobView, OpenRound, OpenWork, Source};
 
 /// A job file with these tables.
 pub(super) fn job_file(tables: &str) -> JobFile {
@@ -37,6 +37,7 @@ pub(super) const FRESH: JobFacts = JobFacts {
     rounds_opened: 0,
     rounds_committed: 0,
     abandoned_in_a_row: 0,
+    descriptions: Descriptions { opened: 0, last_ended_at_ms: None },
     last_ended_at_ms: None,
     last_committed_round: None,
     last_committed_evaluated: false,

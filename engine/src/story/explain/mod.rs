@@ -13,7 +13,7 @@ use tributary_protocol::state::{Phase, Task};
 use self::central::on_coordinator;
 use self::ended::{abandoned, committed};
 use self::open::{collecting, filling, in_step, selecting};
-use super::words::count;
+use super::words::{count, report_word};
 
 pub use self::facts::{RoundStory, Takeover, Undriven, Wanted};
 
@@ -23,6 +23,7 @@ pub fn explain(story: &RoundStory<'_>, now_ms: i64) -> String {
     let name = match round.task {
         Task::Train => format!("Round {}", round.number),
         Task::Evaluate => format!("The evaluation of round {}", round.number),
+        Task::Describe => format!("Description {}", round.number),
     };
     if let Some(undriven) = story.undriven.filter(|_| round.phase.is_open()) {
         return format!("{name} waits for a coordinator: {}.", undriven.words(now_ms));
@@ -40,7 +41,9 @@ pub fn explain(story: &RoundStory<'_>, now_ms: i64) -> String {
         Phase::Aggregating if round.task == Task::Train => {
             format!("{name} has its {} and makes the next version.", count(round.reported, "update"))
         }
-        Phase::Aggregating => format!("{name} has its {} and adds them up.", count(round.reported, "report")),
+        Phase::Aggregating => {
+            format!("{name} has its {} and adds them up.", count(round.reported, report_word(round.task)))
+        }
         Phase::Committed => committed(&name, story),
         Phase::Abandoned => abandoned(&name, story),
     }

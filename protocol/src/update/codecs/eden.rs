@@ -11,7 +11,14 @@
 //! smaller one.
 //!
 //! The lengths of chunks are powers of 2: first as many chunks of [`CHUNK_MAX`] values as possible, then shorter ones
-//! down to [`CHUNK_MIN`], so that there is little padding.
+//! down to [`CHUNK_MIN`], so that there is little padding. Of n values that are left, the next chunk has the power of 2
+//! from n on (at least 64) if that is at most 128 or pads at most 96 bits, else half of it: 650 values with one bit are
+//! 512, 128 and 64.
+//!
+//! The signs are the words of ChaCha with 8 rounds, seeded with the section's seed as `seed_from_u64` of the crate
+//! `rand_core` does it. Each word of 64 bits has the signs of 64 values, the first in bit 0; a set bit is a minus. A
+//! chunk takes its words for the signs before the first transform, then those before the second one, also if it is all
+//! zeros.
 //!
 //! A section is the seed of the signs (4 bytes), then for each chunk its scale (f32) and its codes, b bits per value
 //! from the lowest bit on: the index of the centroid's magnitude, and above it the sign. A section of zeros is one

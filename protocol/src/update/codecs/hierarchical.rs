@@ -11,7 +11,10 @@
 //! the decoded direction. The codec is biased and needs error feedback.
 //!
 //! Good codebooks for lines keep them far apart (a packing in the Grassmannian manifold). These are found greedily:
-//! each line is, of [`CANDIDATES`] random ones, the one that is farthest from all lines before.
+//! each line is, of [`CANDIDATES`] random ones, the one that is farthest from all lines before. The first one is
+//! random. A random line has, for each dimension, the sum of four numbers `unit() - 0.5` of the stream of
+//! `Seed(dimension).derive("lines", count)` ([`crate::seed`]), and is divided by its length. All is computed in f64 and
+//! rounded to f32 at the end.
 //!
 //! A section is the largest length (f32), and for each group of [`HINGE`] blocks its length in units of 1/255 of the
 //! largest (a byte); if that is not 0, the hinge (a byte: its line, and above it the sign), and one byte for the line

@@ -298,7 +298,7 @@ fn check_metadata(metadata: &BTreeMap<String, String>, expected: &UpdateHeader) 
         return Err(UpdateError::WrongFormat(shortened(format)));
     }
     let codec = entry("codec")?;
-    if *codec != expected.codec.to_string() {
+    if !is_text_of(codec, &expected.codec) {
         return Err(UpdateError::WrongCodec { expected: expected.codec.to_string(), got: shortened(codec) });
     }
     let job = entry("job")?;
@@ -311,6 +311,15 @@ fn check_metadata(metadata: &BTreeMap<String, String>, expected: &UpdateHeader) 
         return Err(UpdateError::WrongBaseVersion { expected: expected.base_version, got });
     }
     Ok(())
+}
+
+/// Longest text of a codec that is parsed, in bytes.
+const CODEC_BYTES_MAX: usize = 1_024;
+
+/// Whether a text means this codec. Libraries write numbers in other ways than the plan, such as 0 for 0.0.
+fn is_text_of(text: &str, codec: &Codec) -> bool {
+    let is_same = || serde_json::from_str::<Codec>(text).is_ok_and(|other| other == *codec);
+    text == codec.to_string() || (text.len() <= CODEC_BYTES_MAX && is_same())
 }
 
 #[cfg(test)]

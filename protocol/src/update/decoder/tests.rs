@@ -184,6 +184,18 @@ fn metadata_of_another_update_is_refused() {
 }
 
 #[test]
+fn a_codec_is_compared_by_its_values_and_not_by_how_a_library_writes_them() {
+    let ternary: Codec = serde_json::from_str(r#"{"name": "ternary", "clip": 0.0, "scale": 3.0}"#).unwrap();
+    let means = |text: &str| is_text_of(text, &ternary);
+    assert!(means(&ternary.to_string()) && means(r#"{"scale": 3, "clip": 0, "name": "ternary"}"#));
+    for other in ["ternary", r#"{"name":"ternary","clip":0,"scale":2}"#, "{", "null"] {
+        assert!(!means(other), "{other}");
+    }
+    let long = format!("{{{}\"name\":\"ternary\",\"clip\":0,\"scale\":3}}", " ".repeat(CODEC_BYTES_MAX));
+    assert!(!means(&long));
+}
+
+#[test]
 fn a_value_that_cannot_be_added_is_refused_by_tensor_and_index() {
     let with = |index: usize, value: f32| {
         let mut delta = DELTA;

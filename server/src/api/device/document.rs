@@ -6,6 +6,7 @@ use tributary_protocol::device::{
     OpenJobs, PARTIAL_UPLOAD, ReportAccepted, StatusQuery, UpdateQuery,
 };
 use tributary_protocol::download::{FormQuery, ModelForm};
+use tributary_protocol::inputs::Description;
 
 use crate::api::openapi::{BYTES, Bearer, Call, Part, get, head, patch, post, put};
 
@@ -88,6 +89,9 @@ fn own() -> Vec<Call> {
         put("/assignments/{assignment}/evaluation", "sendEvaluation", "Sends what was measured.")
             .takes::<EvaluationReport>()
             .answers::<ReportAccepted>(200, "It is stored and counts."),
+        put("/assignments/{assignment}/description", "sendDescription", "Sends the sums of the client's table.")
+            .takes::<Description>()
+            .answers::<ReportAccepted>(200, "They are added to those of the round."),
         post("/assignments/{assignment}/failure", "giveUp", "Says that the client gives up, and why.")
             .takes::<FailureReport>()
             .answers::<ReportAccepted>(200, "Noted."),

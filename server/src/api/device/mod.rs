@@ -43,6 +43,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
             put(update::put_update).patch(update::patch_update).head(update::upload_offset),
         )
         .route("/assignments/{id}/evaluation", put(report::put_evaluation))
+        .route("/assignments/{id}/description", put(report::put_description))
         .route("/assignments/{id}/failure", post(report::post_failure))
 }
 

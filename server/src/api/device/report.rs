@@ -12,6 +12,7 @@ use tributary_protocol::figures::Figures;
 use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, JobId};
+use tributary_protocol::inputs::{Description, Inputs};
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Task};
@@ -55,11 +56,11 @@ pub(super) async fn put_evaluation(
     Json(evaluation): Json<EvaluationReport>,
 ) -> Answer<Json<ReportAccepted>> {
     if let Err(reason) = check_evaluation(&evaluation) {
-        return Err(reject(&app, &client, id, reason).await?);
+        return Err(reject(&app, &client, (id, Task::Evaluate), reason).await?);
     }
     let Bounds { job, weight_max, outputs } = or_refused(&app, &client, bounds(&app, &client, id).await).await?;
     if let Err(error) = check_classes(&evaluation, outputs.as_deref()) {
-        return Err(reject(&app, &client, id, &error.to_string()).await?);
+        return Err(reject(&app, &client, (id, Task::Evaluate), &error.to_string()).await?);
     }
     let body = serde_json::to_vec(&evaluation).map_err(ApiError::internal)?;
     let bytes = body.len() as u64;
@@ -74,6 +75,7 @@ pub(super) async fn put_evaluation(
         accuracy: evaluation.accuracy,
         work_ms: evaluation.evaluate_ms,
         classes: evaluation.classes,
+        description: None,
         sha256: Sha256Hash::of(&body),
         // A report without tensors is never compressed.
         traffic: Traffic { bytes_up: bytes, raw_bytes_up: bytes, ..Traffic::default() },
@@ -83,15 +85,55 @@ pub(super) async fn put_evaluation(
     let mut submission = Submission { client: client_id, job, assignment: id, task, report, body: None };
     let accepted = app.updates.acceptance.accept(&app, &mut submission).await;
     if let Err(Refusal::Misfit(error)) = accepted {
-        return Err(reject(&app, &client, id, &error.to_string()).await?);
+        return Err(reject(&app, &client, (id, Task::Evaluate), &error.to_string()).await?);
     }
     or_refused(&app, &client, accepted).await?.tell(&app.signals);
     report_accepted(&app, &client, RetryReason::Reported).await
 }
 
-/// Ends the assignment of an evaluation that cannot be right. Returns the answer.
-async fn reject(app: &App, client: &ClientRow, id: AssignmentId, reason: &str) -> Answer<ApiError> {
-    let rejected = end(app, client, (id, Some(Task::Evaluate)), AssignmentState::Rejected, reason).await;
+pub(super) async fn put_description(
+    State(app): State<Arc<App>>,
+    Device(client): Device,
+    Path(id): Path<AssignmentId>,
+    Json(description): Json<Description>,
+) -> Answer<Json<ReportAccepted>> {
+    let found = or_refused(&app, &client, described_job(&app, &client, id).await).await?;
+    let Some((job, inputs)) = found else { return Err(ApiError::not_found(id)) };
+    if let Err(error) = description.check(&inputs) {
+        return Err(reject(&app, &client, (id, Task::Describe), &error.to_string()).await?);
+    }
+    let body = serde_json::to_vec(&description).map_err(ApiError::internal)?;
+    let bytes = body.len() as u64;
+    let weight = Weight::examples(u32::try_from(description.examples).unwrap_or(u32::MAX));
+    let report = Report {
+        figures: Figures { contribution: Contribution::of_one(weight), ..Figures::default() },
+        accuracy: None,
+        work_ms: 0,
+        classes: None,
+        description: Some(description),
+        sha256: Sha256Hash::of(&body),
+        traffic: Traffic { bytes_up: bytes, raw_bytes_up: bytes, ..Traffic::default() },
+        times: Times::default(),
+    };
+    let (client_id, task) = (client.id, Task::Describe);
+    let mut submission = Submission { client: client_id, job, assignment: id, task, report, body: None };
+    let accepted = app.updates.acceptance.accept(&app, &mut submission).await;
+    or_refused(&app, &client, accepted).await?.tell(&app.signals);
+    report_accepted(&app, &client, RetryReason::Reported).await
+}
+
+/// The job of an assignment and its inputs; none where it has none.
+async fn described_job(app: &App, client: &ClientRow, id: AssignmentId) -> Result<Option<(JobId, Inputs)>, Refusal> {
+    let mut tx = app.db.read().await?;
+    let (assignment, _) = assignments::find(&mut tx, client.id, id, Some(Task::Describe)).await?;
+    let job = assignment.round().job;
+    let spec = app.spec(&mut tx, job).await?.ok_or_else(|| Refusal::NotFound(id.to_string()))?;
+    Ok(spec.file.model.inputs.clone().map(|inputs| (job, inputs)))
+}
+
+/// Ends the assignment of a report that cannot be right. Returns the answer.
+async fn reject(app: &App, client: &ClientRow, (id, task): (AssignmentId, Task), reason: &str) -> Answer<ApiError> {
+    let rejected = end(app, client, (id, Some(task)), AssignmentState::Rejected, reason).await;
     or_refused(app, client, rejected).await?;
     Ok(ApiError::new(ProblemType::UpdateRejected, reason))
 }
@@ -216,7 +258,7 @@ pub(super) async fn refused(app: &App, client: &ClientRow, refusal: Refusal) -> 
         Refusal::WrongTask { .. } => ProblemType::WrongState,
         Refusal::Rejected(_) => ProblemType::UpdateRejected,
         Refusal::Conflict(_) => ProblemType::UpdateConflict,
-        Refusal::Misfit(_) => ProblemType::UpdateRejected,
+        Refusal::Misfit(_) | Refusal::Sums(_) => ProblemType::UpdateRejected,
         Refusal::Stale(_) => {
             // New work may be there already.
             let retry_after_ms = app.fleet.retry_of(app, client, RetryReason::Reported).await?;

@@ -175,7 +175,7 @@ pub(super) async fn show(
     let row = tx.round(key).await?.ok_or_else(|| ApiError::not_found(format!("round {number} of {job}")))?;
     let evaluation = match key.task {
         Task::Train => evaluation_of(&app, &mut tx, key).await?,
-        Task::Evaluate => None,
+        Task::Evaluate | Task::Describe => None,
     };
     let classes = tx.class_counts(RoundKey { task: Task::Evaluate, ..key }).await?;
     let now_ms = app.clock.now_ms();

@@ -44,6 +44,7 @@ impl Enrolled {
                 attributes,
                 examples: u64::MAX,
                 codecs: CodecName::ALL.to_vec(),
+                schema: None,
             };
             all += clients;
             matching += if admit(&candidate, None, &rules).is_ok() { clients } else { 0 };

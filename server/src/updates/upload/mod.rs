@@ -180,6 +180,10 @@ impl Upload {
                 "the weight {weight} is above the {told} examples that its client had when it was drawn"
             ));
         }
+        if let Some(steps_max) = assignment.steps_max(spec).filter(|steps_max| query.steps > *steps_max) {
+            let steps = query.steps;
+            return Err(format!("{steps} steps are more than its plan and its client's examples allow, {steps_max}"));
+        }
         match query.loss {
             Some(loss) if !(-LOSS_MAX..=LOSS_MAX).contains(&loss) => {
                 Err("the training loss is not finite, or above 1e12".into())
@@ -204,6 +208,7 @@ impl Upload {
             accuracy: None,
             work_ms: train_ms,
             classes: None,
+            description: None,
             sha256,
             traffic,
             times: received.times,
@@ -262,7 +267,7 @@ impl Upload {
         received: Received,
         refusal: UploadRefusal,
     ) -> Result<Uploaded, UploadRefusal> {
-        self.count(target, received, refusal.is_attempt(received.bytes)).await?;
+        self.count(target, received, refusal.is_attempt(received.bytes, self.announced.offset)).await?;
         match refusal {
             UploadRefusal::Stopped(stop) => self.stop(stop).await,
             refusal => Err(refusal),

@@ -9,12 +9,13 @@ use crate::lifecycle::assignments::Refusal;
 /// A body that breaks off before this many bytes costs the coordinator more than its sender.
 const ATTEMPT_BYTES: u64 = 64 << 10;
 
-/// The part of what is stored that a chunk must bring: all of it is read and decoded again for each chunk.
+/// The part of what is stored that a further body must bring: all of it is read and decoded again for each.
 const CHUNK_PART: u64 = 8;
 
-/// Whether a chunk, which does not end the update, costs the coordinator more than its sender. `offset` is where it
-/// begins.
-pub(super) fn is_small_chunk(bytes: u64, offset: Option<u64>) -> bool {
+/// Whether a body that does not end the update, a chunk or one that broke off, costs the coordinator more than its
+/// sender. `offset` is where it begins. A sender whose bodies break off after a fortieth of the update still ends it:
+/// the first eight bring an eighth, and 32 attempts follow.
+pub(super) fn is_small_body(bytes: u64, offset: Option<u64>) -> bool {
     bytes < ATTEMPT_BYTES.max(offset.unwrap_or(0) / CHUNK_PART)
 }
 
@@ -63,11 +64,12 @@ impl UploadRefusal {
     }
 
     /// Whether the sender could repeat such bodies for ever at the coordinator's cost. Bodies that broke off count if
-    /// they brought little.
-    pub(super) fn is_attempt(&self, bytes: u64) -> bool {
+    /// they brought little beside what is stored, those that were outpaced if they brought next to nothing.
+    pub(super) fn is_attempt(&self, bytes: u64, offset: Option<u64>) -> bool {
         match self {
             Self::WrongDigest(_) => true,
-            Self::BrokenOff(_) | Self::Stopped(Stop::Superseded | Stop::Outpaced) => bytes < ATTEMPT_BYTES,
+            Self::BrokenOff(_) | Self::Stopped(Stop::Superseded) => is_small_body(bytes, offset),
+            Self::Stopped(Stop::Outpaced) => bytes < ATTEMPT_BYTES,
             _ => false,
         }
     }

@@ -8,7 +8,7 @@ use std::pin::pin;
 
 use super::incoming::{End, Incoming};
 use super::receiving::Receiving;
-use super::refusal::is_small_chunk;
+use super::refusal::is_small_body;
 use super::{Body, HELD_BYTES_MAX, Stop, Target, Upload, UploadRefusal, Uploaded};
 use crate::blob::{BlobError, Owner, Spool, Staged, Workbench, update_key};
 use crate::db::{BLOB_CHUNK_BYTES, Times};
@@ -36,7 +36,7 @@ impl Receiving<'_> {
             End::Whole => {
                 let bytes = incoming.interrupt(upload.announced.digest.is_some()).await?;
                 let received = incoming.received();
-                upload.count(target, received, is_small_chunk(received.bytes, upload.announced.offset)).await?;
+                upload.count(target, received, is_small_body(received.bytes, upload.announced.offset)).await?;
                 return Ok(Uploaded::Partly { bytes });
             }
             End::Failed(refusal) => refusal,

@@ -17,6 +17,7 @@ fn candidate(number: u8) -> Candidate {
         attributes: Attributes::default(),
         examples: 10,
         codecs: vec![CodecName::F32],
+        schema: None,
     }
 }
 

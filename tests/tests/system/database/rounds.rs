@@ -256,7 +256,8 @@ pub(super) async fn measures_are_stored_with_the_round_and_its_assignments(db: &
     let mut tx = db.begin().await.unwrap();
     start_round(&mut tx, training(1), 2).await;
     let cosines = vec![(assigned(training(1), 2), -0.25)];
-    let measures = RoundStatistics { step_norm: Some(1.5), diversity: Some(0.5), cosines };
+    let effective_updates = Some(1.75);
+    let measures = RoundStatistics { step_norm: Some(1.5), diversity: Some(0.5), effective_updates, cosines };
     tx.store_statistics(training(1), &measures).await.unwrap();
     let round = Round::from(tx.round(training(1)).await.unwrap().unwrap());
     assert_eq!((round.step_norm, round.diversity), (Some(1.5), Some(0.5)));

@@ -158,6 +158,7 @@ pub(super) fn report(examples: u32, loss: f64, accuracy: Option<f64>) -> Report 
         accuracy,
         work_ms: 12,
         classes: None,
+        description: None,
         sha256: Sha256Hash::of(b"report"),
         traffic: traffic(7, 9),
         times: Times::default(),

@@ -144,6 +144,7 @@ async fn draw_everybody(world: &World) {
                 attributes: client.attributes,
                 examples: 10,
                 codecs: CodecName::ALL.to_vec(),
+                schema: None,
             };
             world.app().fleet.lobby.enter(client.population, Arc::new(candidate))
         })

@@ -217,6 +217,26 @@ async fn a_weight_above_what_was_told_at_the_draw_is_refused() {
     world.check_books(job.head.id).await;
 }
 
+/// Finding D5: FedNova multiplies by the steps, so one client with a wrong unit moved the model by 5e9.
+#[tokio::test]
+async fn more_steps_than_the_plan_allows_are_refused_where_they_count() {
+    let world = World::start().await;
+    let training = json!({ "algorithm": { "kind": "fed_nova" }, "epochs": 2 });
+    let job = world.job(json!({ "training": training })).await;
+    let [one, other] = [world.device().await.holding(10), world.device().await.holding(10)];
+    let [first, second] = world.assign([&one, &other]).await;
+    let with = |steps: u64| {
+        let mut figures = figures(10);
+        figures["steps"] = steps.into();
+        figures
+    };
+    let refused = one.put_update(first.id, &with(21), delta_file(&first, &STEP)).await;
+    let detail = refused.refused(ProblemType::UpdateRejected).detail;
+    assert!(detail.contains("21 steps are more than its plan and its client's examples allow, 20"), "{detail}");
+    other.put_update(second.id, &with(20), delta_file(&second, &STEP)).await.value();
+    world.check_books(job.head.id).await;
+}
+
 const W: (&str, &[usize], &[f32]) = ("w", &[2, 2], &[0.5; 4]);
 const B: (&str, &[usize], &[f32]) = ("b", &[2], &[0.5; 2]);
 

@@ -239,7 +239,8 @@ fn a_long_line_and_unsafe_code_are_named() {
     let said = texts_are_finished(&sources);
     let expected = [
         "planted.rs:3: 123 columns, more than 120",
-        "planted.rs:2: unsafe is only in cli/src/allocator.rs and client-sdk/ffi/src/c/ and protocol/src/cpu.rs",
+        "planted.rs:2: unsafe is only in cli/src/allocator.rs and client-sdk/ffi/src/c/ and \
+         client-sdk/tests/allocations.rs and protocol/src/cpu.rs",
         "planted.rs:2: todo! is no code yet",
     ];
     assert_eq!(said, expected);

@@ -1,17 +1,21 @@
 //! Credentials that are not accepted, each refused with its reason while honest clients continue.
 
-use rcgen::KeyPair;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use reqwest::Method;
 use serde_json::json;
 use tempfile::TempDir;
-use tributary_client::{AlwaysOn, Outcome};
+use tributary_client::clock::Clock;
+use tributary_client::{AlwaysOn, Client, ClientError, Outcome};
 use tributary_protocol::device::EnrolResponse;
+use tributary_protocol::id::PinnedSecret;
 use tributary_protocol::operator::{AuditEntry, Page};
 use tributary_protocol::problem::ProblemType;
 use tributary_server::devices::ClientAuth;
 
 use super::world::{DAY_MS, TlsWorld, leaf_params, request_for};
-use crate::support::{Adds, Answer, within_reason};
+use crate::support::{Adds, Answer, JumpingClock, within_reason};
 
 /// Goal: the torture table of certificates. Method: each offender checks in by hand; then honest clients train a round.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -169,4 +173,29 @@ async fn certificates_need_tls_in_the_listener() {
     };
     let error = tributary_server::Coordinator::open(&config).await.unwrap_err();
     assert!(matches!(error, tributary_server::ServeError::ClientAuthWithoutTls), "{error}");
+}
+
+/// Goal: a certificate that the client does not trust is told at once and by its name. Method: the token without the CA
+/// that it names, so that the client trusts the system's CAs; its clock says how long it paused between attempts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_certificate_is_not_trusted_is_an_error_of_its_own_without_a_retry() {
+    let mut world = TlsWorld::start(ClientAuth::Bearer).await;
+    let (directory, clock) = (TempDir::new().unwrap(), Arc::new(JumpingClock::default()));
+    let token = world.enrolment.parse::<PinnedSecret>().unwrap().secret().expose();
+    let builder = Client::builder(world.server(), token).state_dir(directory.path()).clock(clock.clone());
+    let client = builder.clone().build().unwrap();
+    let error = within_reason(client.open_jobs()).await.unwrap_err();
+    assert!(matches!(&error, ClientError::Untrusted(what) if what.contains("UnknownIssuer")), "{error:?}");
+    assert_eq!(clock.now_ms(), 0, "it asked again");
+
+    let other = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let of_another_ca = builder.ca_pem(params.self_signed(&other).unwrap().pem()).build().unwrap();
+    let error = within_reason(of_another_ca.open_jobs()).await.unwrap_err();
+    assert!(matches!(error, ClientError::Untrusted(_)), "{error:?}");
+
+    let trusting = world.sdk(directory.path()).build().unwrap();
+    assert!(within_reason(trusting.open_jobs()).await.unwrap().is_empty());
+    world.stop().await;
 }

@@ -52,13 +52,13 @@ impl Transport for Gate {
         Box::pin(async move {
             let way = self.way();
             if way == Way::Cut {
-                return Err(TransportError("the way is cut".into()));
+                return Err(TransportError::Failed("the way is cut".into()));
             }
             let loses = way == Way::LosesUploadAnswers && request.method == Method::PUT;
             let response = self.http.send(request).await?;
             if loses {
                 self.set(Way::Cut);
-                return Err(TransportError("the response is lost".into()));
+                return Err(TransportError::Failed("the response is lost".into()));
             }
             Ok(response)
         })

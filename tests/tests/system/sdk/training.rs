@@ -92,6 +92,7 @@ async fn draw_everybody(world: &World, clients: &[Client]) {
                 attributes: client.attributes,
                 examples: client.examples,
                 codecs: vec![tributary_protocol::update::CodecName::F32],
+                schema: None,
             };
             world.app().fleet.lobby.enter(client.population, Arc::new(candidate))
         })

@@ -46,7 +46,7 @@ impl Network {
 impl Transport for Network {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>> {
         Box::pin(async move {
-            let broken = |_| TransportError("the connection broke".into());
+            let broken = |_| TransportError::Failed("the connection broke".into());
             let (client, answered) = oneshot::channel();
             let _ = self.calls.send(Call { request, client });
             let Reply { status, headers, body } = answered.await.map_err(broken)?;

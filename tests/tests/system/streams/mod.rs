@@ -142,18 +142,42 @@ struct Half {
 
 impl Half {
     async fn send(world: &World, device: &Device, assignment: &Assignment, body: &[u8], bytes: usize) -> Self {
+        Self::begin(world, device, assignment, body, ("PUT", "", 0..bytes)).await
+    }
+
+    /// The same of an update whose beginning is stored: the request announces the whole rest.
+    async fn go_on(
+        world: &World,
+        device: &Device,
+        assignment: &Assignment,
+        body: &[u8],
+        range: std::ops::Range<usize>,
+    ) -> Self {
+        let offset = range.start;
+        let headers =
+            format!("Content-Type: application/partial-upload\r\nUpload-Offset: {offset}\r\nUpload-Complete: ?1\r\n");
+        Self::begin(world, device, assignment, body, ("PATCH", &headers, range)).await
+    }
+
+    async fn begin(
+        world: &World,
+        device: &Device,
+        assignment: &Assignment,
+        body: &[u8],
+        (method, headers, range): (&str, &str, std::ops::Range<usize>),
+    ) -> Self {
         let mut connection = TcpStream::connect(world.address).await.unwrap();
         let head = format!(
-            "PUT /device/v1/assignments/{}/update?weight=10&loss=0.5&steps=3&train_ms=12 HTTP/1.1\r\nHost: {}\r\n\
-             Authorization: Bearer {}\r\nContent-Length: {}\r\nRepr-Digest: {}\r\n\r\n",
+            "{method} /device/v1/assignments/{}/update?weight=10&loss=0.5&steps=3&train_ms=12 HTTP/1.1\r\nHost: {}\r\n\
+             Authorization: Bearer {}\r\n{headers}Content-Length: {}\r\nRepr-Digest: {}\r\n\r\n",
             assignment.id,
             world.address,
             device.secret,
-            body.len(),
+            body.len() - range.start,
             repr_digest(Sha256Hash::of(body))
         );
         connection.write_all(head.as_bytes()).await.unwrap();
-        within_reason(connection.write_all(&body[..bytes])).await.unwrap();
+        within_reason(connection.write_all(&body[range])).await.unwrap();
         Self { connection }
     }
 

@@ -142,6 +142,29 @@ async fn chunks_that_are_small_beside_what_is_stored_are_attempts() {
     assert_eq!(world.assignments(job.head.id, 1).await[0].state, AssignmentState::Rejected);
 }
 
+/// The same for bodies that break off: each that brings an eighth of what is stored is none, and the 32nd other one
+/// ends the assignment.
+#[tokio::test]
+async fn bodies_that_break_off_after_little_beside_what_is_stored_are_attempts() {
+    let world = World::start().await;
+    let job = world.job(goal(1)).await;
+    let device = world.device().await;
+    let [assignment] = world.assign([&device]).await;
+    let body = delta_file(&assignment, &delta(1));
+    Half::send(&world, &device, &assignment, &body, 1_600_000).await.break_off().await;
+    let mut offset = 1_600_000;
+    let mut breaks_off = async |bytes: usize| {
+        Half::go_on(&world, &device, &assignment, &body, offset..offset + bytes).await.break_off().await;
+        offset += bytes;
+        world.assignments(job.head.id, 1).await[0].state
+    };
+    assert_eq!(breaks_off(200_000).await, AssignmentState::Assigned, "an eighth is no attempt");
+    for _ in 1..32 {
+        assert_eq!(breaks_off(66_000).await, AssignmentState::Assigned);
+    }
+    assert_eq!(breaks_off(66_000).await, AssignmentState::Rejected);
+}
+
 /// Goal: what broke off and never came back leaves nothing, whether its round ended or the clock deleted it.
 #[tokio::test]
 async fn what_never_came_back_is_deleted() {

@@ -97,6 +97,16 @@ pub(crate) fn sdk_client(world: &World, directory: &Path) -> Client {
 
 /// The same, whose requests take this way.
 pub(crate) fn sdk_client_over(world: &World, directory: &Path, transport: Arc<dyn Transport>) -> Client {
+    sdk_client_at(world, directory, transport, Arc::new(JumpingClock::default()))
+}
+
+/// The same with a clock of the test.
+pub(crate) fn sdk_client_at(
+    world: &World,
+    directory: &Path,
+    transport: Arc<dyn Transport>,
+    clock: Arc<JumpingClock>,
+) -> Client {
     let builder = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory);
-    builder.transport(transport).clock(Arc::new(JumpingClock::default())).build().unwrap()
+    builder.transport(transport).clock(clock).build().unwrap()
 }

@@ -1,80 +1,8 @@
 //! Convolutions (`torch.nn.Conv2d`), with the ReLU that follows.
 
-use super::super::kernels::{AddRows, Grid, Level, ReluMask, WindowGradient, WindowProducts};
 use super::super::parameter::Parameter;
 use super::super::stage::Step;
-
-/// Sizes of a convolution; pairs are height and width.
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Geometry {
-    pub(in super::super) channels: usize,
-    pub(in super::super) input: [usize; 2],
-    pub(in super::super) outputs: usize,
-    pub(in super::super) kernel: [usize; 2],
-    pub(in super::super) stride: [usize; 2],
-    /// Zeros above and to the left.
-    pub(in super::super) before: [usize; 2],
-    /// Zeros below and to the right.
-    pub(in super::super) after: [usize; 2],
-    pub(in super::super) out: [usize; 2],
-}
-
-impl Geometry {
-    /// Height and width of the input with its border.
-    fn bordered(&self) -> [usize; 2] {
-        [0, 1].map(|side| self.before[side] + self.input[side] + self.after[side])
-    }
-
-    /// Values of the largest buffer for one image; `None` if they cannot be counted.
-    pub(in super::super) fn largest_buffer(&self) -> Option<usize> {
-        let size = |[height, width]: [usize; 2], channels: usize| height.checked_mul(width)?.checked_mul(channels);
-        Some(size(self.bordered(), self.channels)?.max(size(self.spread(), self.outputs)?))
-    }
-
-    /// The windows of the bordered input.
-    fn grid(&self) -> Grid {
-        let (channels, [_, width]) = (self.channels, self.bordered());
-        let grid = Grid {
-            row: width * channels,
-            step: self.stride[1] * channels,
-            step_down: self.stride[0] * width * channels,
-            run: self.kernel[1] * channels,
-            runs: self.kernel[0],
-            inside: self.before[0]..self.before[0] + self.input[0],
-            width: self.out[1],
-            starts: Vec::new(),
-        };
-        grid.starts(self.out[0])
-    }
-
-    /// The windows of the gradient by the outputs, spread out and with a border, one for each value of the input.
-    fn back_grid(&self) -> Grid {
-        let [_, width] = self.spread();
-        let rows = || (0..self.out[0]).filter_map(|row| self.spread_place(0, row));
-        let grid = Grid {
-            row: width * self.outputs,
-            step: self.outputs,
-            step_down: width * self.outputs,
-            run: self.kernel[1] * self.outputs,
-            runs: self.kernel[0],
-            inside: rows().next().unwrap_or(0)..rows().next_back().map_or(0, |last| last + 1),
-            width: self.input[1],
-            starts: Vec::new(),
-        };
-        grid.starts(self.input[0])
-    }
-
-    /// Height and width of what [`Self::back_grid`] looks at.
-    fn spread(&self) -> [usize; 2] {
-        [0, 1].map(|side| self.input[side] + self.kernel[side] - 1)
-    }
-
-    /// Where row (0) or column (1) `out` of the outputs is in there; `None` if its windows see only zeros.
-    fn spread_place(&self, side: usize, out: usize) -> Option<usize> {
-        let place = (out * self.stride[side] + self.kernel[side] - 1).checked_sub(self.before[side])?;
-        (place < self.spread()[side]).then_some(place)
-    }
-}
+use crate::kernels::{AddRows, Geometry, Grid, Level, ReluMask, WindowGradient, WindowProducts};
 
 /// Sums over the images of a lane, and what computing them needs.
 #[derive(Debug, Default)]
@@ -116,7 +44,7 @@ impl Convolution {
     ) -> Self {
         let (grid, panel) = (geometry.grid(), level.panel());
         let mut packed = vec![0.0; geometry.outputs.next_multiple_of(panel) * grid.window()];
-        places(&geometry, panel, |plain, place| packed[place] = weight[plain]);
+        geometry.places(panel, |plain, place| packed[place] = weight[plain]);
         let back_grid = geometry.back_grid();
         let (weight, bias) = (Parameter::of(packed), bias.map(Parameter::new));
         Self { geometry, panel, grid, back_grid, weight, bias, relu, back_panels: Vec::new() }
@@ -130,11 +58,8 @@ impl Convolution {
 
     /// `image` receives the input with its border; its border is 0 before.
     pub(super) fn forward(&self, x: &[f32], image: &mut [f32], y: &mut [f32], level: Level) {
-        let Geometry { channels, input, before, outputs, .. } = self.geometry;
-        let row = input[1] * channels;
-        for (line, x) in x.chunks_exact(row).enumerate() {
-            image[(line + before[0]) * self.grid.row + before[1] * channels..][..row].copy_from_slice(x);
-        }
+        let outputs = self.geometry.outputs;
+        self.geometry.frame(x, image);
         let (panels, bias) = (&self.weight.values, self.bias.as_ref().map_or(&[][..], |bias| &bias.values));
         level.run(WindowProducts { image, grid: &self.grid, panels, bias, relu: self.relu, outputs, out: y });
     }
@@ -248,22 +173,7 @@ impl Convolution {
         let start = values.len();
         values.resize(start + self.geometry.outputs * self.grid.window(), 0.0);
         let weight = &self.weight.values;
-        places(&self.geometry, self.panel, |plain, place| values[start + plain] = weight[place]);
+        self.geometry.places(self.panel, |plain, place| values[start + plain] = weight[place]);
         values.extend(self.bias.iter().flat_map(|bias| &bias.values));
-    }
-}
-
-/// Calls `each` with the place of every weight in `[output][channel][y][x]`, and in panels.
-fn places(geometry: &Geometry, panel: usize, mut each: impl FnMut(usize, usize)) {
-    let Geometry { channels, outputs, kernel, .. } = *geometry;
-    let window = kernel[0] * kernel[1];
-    for output in 0..outputs {
-        for channel in 0..channels {
-            for at in 0..window {
-                let row = output / panel * window * channels * panel;
-                let place = row + (at * channels + channel) * panel + output % panel;
-                each((output * channels + channel) * window + at, place);
-            }
-        }
     }
 }

@@ -1,11 +1,8 @@
 //! One layer of images.
 
-use super::super::dropout::transpose;
-use super::super::function::Function;
-use super::super::kernels::{MaxPool, MaxPoolBack, PoolGrid};
 use super::super::machine::Machine;
 use super::convolution::{Convolution, Sums};
-use super::pool::AvgPool;
+use crate::kernels::{AvgPool, Function, MaxPool, MaxPoolBack, PoolGrid, transpose};
 
 /// A layer of images, without what a lane keeps for it.
 #[derive(Debug)]

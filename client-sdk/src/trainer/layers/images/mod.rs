@@ -6,17 +6,15 @@
 mod convolution;
 mod lane;
 mod layer;
-mod pool;
 
-pub(super) use convolution::{Convolution, Geometry};
+pub(super) use convolution::Convolution;
 pub(super) use layer::ImageLayer;
-pub(super) use pool::AvgPool;
 
 use self::lane::{Kept, Lane};
-use super::kernels::Add;
 use super::machine::Machine;
 use super::parameter::Parameter;
 use super::stage::{Pass, Stage, Step};
+use crate::kernels::Add;
 
 /// Lanes of a batch. The bits of a result depend on it, and more threads than lanes do not help.
 const LANES: usize = 4;

@@ -3,14 +3,8 @@
 //!
 //! Buffers are `[time][batch][..]`, so that the rows of a time step are together.
 
-mod cell;
-mod gru;
-mod lstm;
 mod shape;
 mod stage;
 
-pub(super) use cell::Cell;
-pub(super) use gru::Gru;
-pub(super) use lstm::Lstm;
 pub(super) use shape::Shape;
 pub(super) use stage::Recurrent;

@@ -1,11 +1,10 @@
 //! A recurrent layer of any cell.
 
-use super::super::kernels::Add;
 use super::super::matrix::Matrix;
 use super::super::parameter::Parameter;
 use super::super::stage::{Pass, Stage, Step};
-use super::cell::{Cell, Moment};
 use super::shape::Shape;
+use crate::kernels::{Add, Cell, Moment};
 
 #[derive(Debug)]
 pub(in super::super) struct Recurrent<C> {

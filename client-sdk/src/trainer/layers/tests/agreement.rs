@@ -1,9 +1,10 @@
 //! Random networks, trained by us and by burn from the same start: both must arrive at the same values.
 
-use tributary_protocol::layers::{HeightWidth, Layer, LayeredModel, Padding};
+use tributary_protocol::layers::Layer;
 use tributary_protocol::seed::Stream;
 
 use super::*;
+use crate::networks::{any_inputs, any_network, up_to};
 use crate::trainer::BurnTrainer;
 
 /// Random networks. Each takes three steps.
@@ -16,48 +17,6 @@ struct Drawn {
     spec: ModelSpec,
     data: MemoryExamples,
     training: Training,
-}
-
-fn up_to(stream: &mut Stream, most: u64) -> usize {
-    1 + stream.below(most) as usize
-}
-
-fn pair(stream: &mut Stream, most: u64) -> HeightWidth {
-    HeightWidth { height: up_to(stream, most), width: up_to(stream, most) }
-}
-
-fn any_layer(stream: &mut Stream) -> Layer {
-    let padding = match stream.below(3) {
-        0 => Padding::Same,
-        1 => Padding::Valid,
-        _ => Padding::Zeros(pair(stream, 4)),
-    };
-    let (kernel_size, stride) = (pair(stream, 4), pair(stream, 3));
-    let (hidden_size, return_sequences) = (up_to(stream, 6), stream.below(2) == 0);
-    match stream.below(18) {
-        0 | 1 => Layer::Linear { out_features: up_to(stream, 40), bias: stream.below(3) > 0 },
-        2 | 3 => {
-            let stride = if padding == Padding::Same { HeightWidth::square(1) } else { stride };
-            let out_channels = up_to(stream, 40);
-            Layer::Conv2d { out_channels, kernel_size, stride, padding, bias: stream.below(3) > 0 }
-        }
-        4 | 5 => Layer::MaxPool2d { kernel_size, stride: (stream.below(2) == 0).then_some(stride) },
-        6 => Layer::AvgPool2d { kernel_size, stride: (stream.below(2) == 0).then_some(stride) },
-        7 | 8 => Layer::Relu {},
-        9 => Layer::Gelu {},
-        10 => Layer::Tanh {},
-        11 => Layer::Sigmoid {},
-        12 => Layer::Flatten {},
-        13 => Layer::Dropout { probability: 0.25 },
-        14 => Layer::LayerNorm { epsilon: 0.01 },
-        15 => Layer::BatchNorm { epsilon: 0.01, momentum: 0.3 },
-        16 => {
-            let alpha = (stream.below(2) == 0).then_some(1.5);
-            Layer::LowRank { out_features: up_to(stream, 40), rank: up_to(stream, 4), alpha, bias: stream.below(3) > 0 }
-        }
-        _ if stream.below(2) == 0 => Layer::Lstm { hidden_size, return_sequences },
-        _ => Layer::Gru { hidden_size, return_sequences },
-    }
 }
 
 /// Epsilons are large: where a gradient is only rounding, Adam with a small one would make a step of it.
@@ -75,39 +34,14 @@ fn any_optimizer(stream: &mut Stream) -> Optimizer {
 
 fn drawn(seed: u64) -> Drawn {
     let stream = &mut Seed(seed).stream();
-    let mut layers = Vec::new();
-    let input = match stream.below(4) {
-        0 => vec![up_to(stream, 40)],
-        1 => vec![up_to(stream, 5), up_to(stream, 6)],
-        2 => {
-            layers.push(Layer::Embedding { tokens: 5, size: up_to(stream, 6) });
-            vec![up_to(stream, 5)]
-        }
-        _ => vec![up_to(stream, 3), 2 + up_to(stream, 8), 2 + up_to(stream, 8)],
-    };
-    for _ in 0..up_to(stream, 7) {
-        layers.push(any_layer(stream));
-        if (LayeredModel { input: input.clone(), layers: layers.clone() }).shapes().is_err() {
-            layers.pop();
-        }
-    }
-    if stream.below(2) == 0 {
-        layers.push(Layer::Flatten {});
-    }
-    layers.push(Layer::Linear { out_features: 3, bias: true });
-    let embeds = matches!(layers[0], Layer::Embedding { .. });
-    let network = LayeredModel { input: input.clone(), layers };
+    let network = any_network(stream);
+    let input = network.input.clone();
     let outputs: usize = network.shapes().unwrap().pop().unwrap().iter().product();
-
-    let count = EXAMPLES * input.iter().product::<usize>();
-    let inputs = match embeds {
-        true => (0..count).map(|_| stream.below(5) as f32).collect(),
-        false => (0..count).map(|_| stream.uniform(-1.0, 1.0)).collect(),
-    };
+    let inputs = any_inputs(&network, EXAMPLES, stream);
     let loss = [Loss::CrossEntropy, Loss::Mse][stream.below(2) as usize];
     let targets = match loss {
         Loss::CrossEntropy => Targets::Classes((0..EXAMPLES * outputs / 3).map(|_| stream.below(3) as u32).collect()),
-        Loss::Mse => {
+        Loss::Mse | Loss::Other => {
             let values = (0..EXAMPLES * outputs).map(|_| stream.uniform(-1.0, 1.0)).collect();
             Targets::Values { values, width: outputs }
         }
@@ -158,7 +92,7 @@ fn compare(seed: u64, on: impl FnOnce(BurnTrainer) -> BurnTrainer, tolerance: f3
     let mut burn = on(BurnTrainer::new(Arc::new(data.clone())));
     let theirs = burn.train(&task, &|| false).unwrap();
     let learned = model(&spec, theirs.values.clone());
-    let evaluation = EvaluateTask { model: &learned, spec: &spec, loss: training.loss };
+    let evaluation = EvaluateTask { model: &learned, spec: &spec, inputs: None, loss: training.loss };
     let measured = burn.evaluate(&evaluation, &|| false).unwrap();
     let is_near = |ours: f64, theirs: f64| (ours - theirs).abs() < f64::from(tolerance) * theirs.max(1.0);
     for lab in Lab::all() {
@@ -244,6 +178,6 @@ fn burn_stops_before_the_batch_when_asked_too() {
     let mut burn = BurnTrainer::new(Arc::new(data));
     let task = TrainTask::new(&start, &spec, &training, Seed(1));
     assert_eq!(burn.train(&task, &|| true), Err(TrainError::Interrupted));
-    let task = EvaluateTask { model: &start, spec: &spec, loss: training.loss };
+    let task = EvaluateTask { model: &start, spec: &spec, inputs: None, loss: training.loss };
     assert_eq!(burn.evaluate(&task, &|| true), Err(TrainError::Interrupted));
 }

@@ -55,7 +55,7 @@ impl Lab {
         spec: &ModelSpec,
         loss: Loss,
     ) -> Result<Evaluated, TrainError> {
-        self.trainer(examples).evaluate(&EvaluateTask { model, spec, loss }, &|| false)
+        self.trainer(examples).evaluate(&EvaluateTask::new(model, spec, loss), &|| false)
     }
 
     /// A batch through a network that holds the model, in training if there is a seed; also the values that the network

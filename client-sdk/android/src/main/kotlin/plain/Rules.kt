@@ -42,6 +42,7 @@ fun after(session: () -> Outcome?): Next = try {
         null -> PAUSE_MS_AFTER_FAILURE.toULong()
         is Outcome.Contributed -> outcome.retryAfterMs
         is Outcome.Evaluated -> outcome.retryAfterMs
+        is Outcome.Described -> outcome.retryAfterMs
         is Outcome.NothingToDo -> outcome.retryAfterMs
         is Outcome.TooLate -> outcome.retryAfterMs
         is Outcome.Interrupted -> outcome.retryAfterMs

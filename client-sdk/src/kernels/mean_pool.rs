@@ -1,13 +1,13 @@
 //! Means of windows (`torch.nn.AvgPool2d`).
 
-use super::super::kernels::PoolGrid;
+use super::pool::PoolGrid;
 
 /// Mean of each window and channel.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct AvgPool(pub(in super::super) PoolGrid);
+pub(crate) struct AvgPool(pub(crate) PoolGrid);
 
 impl AvgPool {
-    pub(super) fn forward(&self, x: &[f32], y: &mut [f32]) {
+    pub(crate) fn forward(&self, x: &[f32], y: &mut [f32]) {
         let share = self.share();
         for (window, y) in y.chunks_exact_mut(self.0.channels).enumerate() {
             y.fill(0.0);
@@ -19,7 +19,7 @@ impl AvgPool {
         }
     }
 
-    pub(super) fn backward(&self, dy: &[f32], dx: &mut [f32]) {
+    pub(crate) fn backward(&self, dy: &[f32], dx: &mut [f32]) {
         let share = self.share();
         dx.fill(0.0);
         for (window, dy) in dy.chunks_exact(self.0.channels).enumerate() {

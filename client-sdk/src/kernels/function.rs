@@ -1,9 +1,7 @@
 //! Functions of each value.
 
-use super::stage::{Pass, Stage, Step};
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Function {
+pub(crate) enum Function {
     Relu,
     Gelu,
     Tanh,
@@ -11,7 +9,7 @@ pub(super) enum Function {
 }
 
 impl Function {
-    pub(super) fn forward(self, x: &[f32], y: &mut [f32]) {
+    pub(crate) fn forward(self, x: &[f32], y: &mut [f32]) {
         let values = y.iter_mut().zip(x);
         match self {
             // A NaN stays a NaN: a divergence must not be hidden.
@@ -23,7 +21,7 @@ impl Function {
     }
 
     /// `dx = f'(x) dy`.
-    pub(super) fn backward(self, x: &[f32], y: &[f32], dy: &[f32], dx: &mut [f32]) {
+    pub(crate) fn backward(self, x: &[f32], y: &[f32], dy: &[f32], dx: &mut [f32]) {
         let values = dx.iter_mut().zip(dy).zip(x.iter().zip(y));
         match self {
             Self::Relu => values.for_each(|((dx, dy), (_, y))| *dx = if *y > 0.0 { *dy } else { 0.0 }),
@@ -34,7 +32,7 @@ impl Function {
     }
 }
 
-pub(super) fn sigmoid(x: f32) -> f32 {
+pub(crate) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
 }
 
@@ -52,35 +50,4 @@ fn normal_distribution(x: f32) -> f32 {
     let polynomial = COEFFICIENTS.iter().fold(0.0, |sum, coefficient| (sum + coefficient) * t);
     let tail = polynomial * (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt();
     (if x < 0.0 { tail } else { 1.0 - tail }) as f32
-}
-
-/// A function of each value of a batch.
-#[derive(Debug)]
-pub(super) struct Pointwise {
-    function: Function,
-    outputs: usize,
-}
-
-impl Pointwise {
-    pub(super) fn new(function: Function, outputs: usize) -> Self {
-        Self { function, outputs }
-    }
-}
-
-impl Stage for Pointwise {
-    fn outputs(&self) -> usize {
-        self.outputs
-    }
-
-    fn forward(&mut self, x: &[f32], y: &mut [f32], _pass: &mut Pass<'_>) {
-        self.function.forward(x, y);
-    }
-
-    fn backward(&mut self, x: &[f32], y: &[f32], dy: &mut [f32], dx: Option<&mut [f32]>, _step: &Step) {
-        if let Some(dx) = dx {
-            self.function.backward(x, y, dy, dx);
-        }
-    }
-
-    fn export(&self, _values: &mut Vec<f32>) {}
 }

@@ -6,27 +6,27 @@ use super::vectors::{load, relu, store};
 
 /// Where a pool's windows are.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct PoolGrid {
-    pub(in super::super) channels: usize,
+pub(crate) struct PoolGrid {
+    pub(crate) channels: usize,
     /// Pixels in a row of the image.
-    pub(in super::super) width: usize,
+    pub(crate) width: usize,
     /// Height and width of a window.
-    pub(in super::super) kernel: [usize; 2],
+    pub(crate) kernel: [usize; 2],
     /// Distance between windows, down and across.
-    pub(in super::super) stride: [usize; 2],
+    pub(crate) stride: [usize; 2],
     /// Windows in a row.
-    pub(in super::super) out_width: usize,
+    pub(crate) out_width: usize,
 }
 
 impl PoolGrid {
     /// Pixels of a window.
-    pub(in super::super) fn window(&self) -> usize {
+    pub(crate) fn window(&self) -> usize {
         self.kernel[0] * self.kernel[1]
     }
 
     /// The places of a window's pixels in the image.
     #[inline(always)]
-    pub(in super::super) fn places(&self, window: usize) -> impl Iterator<Item = usize> + Clone {
+    pub(crate) fn places(&self, window: usize) -> impl Iterator<Item = usize> + Clone {
         let Self { channels, width, kernel: [rows, columns], .. } = *self;
         let (row, column) = (window / self.out_width * self.stride[0], window % self.out_width * self.stride[1]);
         let first = (row * width + column) * channels;
@@ -36,11 +36,11 @@ impl PoolGrid {
 
 /// The largest value of each window and channel, with ReLU if asked. A NaN is the largest of all, or a divergence would
 /// be hidden.
-pub(in super::super) struct MaxPool<'a> {
-    pub(in super::super) grid: PoolGrid,
-    pub(in super::super) relu: bool,
-    pub(in super::super) x: &'a [f32],
-    pub(in super::super) y: &'a mut [f32],
+pub(crate) struct MaxPool<'a> {
+    pub(crate) grid: PoolGrid,
+    pub(crate) relu: bool,
+    pub(crate) x: &'a [f32],
+    pub(crate) y: &'a mut [f32],
 }
 
 impl WithSimd for MaxPool<'_> {
@@ -66,13 +66,13 @@ impl WithSimd for MaxPool<'_> {
 }
 
 /// The gradient of [`MaxPool`]: it goes to the first pixel of each window that has the largest value.
-pub(in super::super) struct MaxPoolBack<'a> {
-    pub(in super::super) grid: PoolGrid,
-    pub(in super::super) relu: bool,
-    pub(in super::super) x: &'a [f32],
-    pub(in super::super) y: &'a [f32],
-    pub(in super::super) dy: &'a [f32],
-    pub(in super::super) dx: &'a mut [f32],
+pub(crate) struct MaxPoolBack<'a> {
+    pub(crate) grid: PoolGrid,
+    pub(crate) relu: bool,
+    pub(crate) x: &'a [f32],
+    pub(crate) y: &'a [f32],
+    pub(crate) dy: &'a [f32],
+    pub(crate) dx: &'a mut [f32],
 }
 
 impl WithSimd for MaxPoolBack<'_> {

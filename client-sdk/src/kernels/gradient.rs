@@ -6,17 +6,17 @@ use super::vectors::{MANY_REGISTERS, PANEL_VECTORS, vectors, vectors_mut};
 use super::windows::Grid;
 
 /// `gradient[run][i] += sum over windows p of window[p][run][i] dy[p]`, for one row of each window.
-pub(in super::super) struct WindowGradient<'a> {
-    pub(in super::super) image: &'a [f32],
-    pub(in super::super) grid: &'a Grid,
+pub(crate) struct WindowGradient<'a> {
+    pub(crate) image: &'a [f32],
+    pub(crate) grid: &'a Grid,
     /// The gradient by the outputs as `[panel][window][output in the panel]`, in panels of `Level::gradient_panel`.
-    pub(in super::super) dy: &'a [f32],
+    pub(crate) dy: &'a [f32],
     /// Whether such a panel is two panels of weights.
-    pub(in super::super) wide: bool,
+    pub(crate) wide: bool,
     /// The row of each window.
-    pub(in super::super) run: usize,
+    pub(crate) run: usize,
     /// As the weights: `[panel of outputs][value of the window][output in the panel]`.
-    pub(in super::super) gradient: &'a mut [f32],
+    pub(crate) gradient: &'a mut [f32],
 }
 
 impl WithSimd for WindowGradient<'_> {

@@ -3,9 +3,9 @@
 use pulp::{Simd, WithSimd};
 
 /// `to += from`.
-pub(in super::super) struct Add<'a> {
-    pub(in super::super) to: &'a mut [f32],
-    pub(in super::super) from: &'a [f32],
+pub(crate) struct Add<'a> {
+    pub(crate) to: &'a mut [f32],
+    pub(crate) from: &'a [f32],
 }
 
 impl WithSimd for Add<'_> {
@@ -18,9 +18,9 @@ impl WithSimd for Add<'_> {
 }
 
 /// `to *= by`.
-pub(in super::super) struct Scale<'a> {
-    pub(in super::super) to: &'a mut [f32],
-    pub(in super::super) by: &'a [f32],
+pub(crate) struct Scale<'a> {
+    pub(crate) to: &'a mut [f32],
+    pub(crate) by: &'a [f32],
 }
 
 impl WithSimd for Scale<'_> {
@@ -33,9 +33,9 @@ impl WithSimd for Scale<'_> {
 }
 
 /// `sums += row` for each row, in order.
-pub(in super::super) struct AddRows<'a> {
-    pub(in super::super) sums: &'a mut [f32],
-    pub(in super::super) rows: &'a [f32],
+pub(crate) struct AddRows<'a> {
+    pub(crate) sums: &'a mut [f32],
+    pub(crate) rows: &'a [f32],
 }
 
 impl WithSimd for AddRows<'_> {
@@ -50,9 +50,9 @@ impl WithSimd for AddRows<'_> {
 }
 
 /// The gradient of ReLU: `dy` becomes 0 where `y` is not above 0.
-pub(in super::super) struct ReluMask<'a> {
-    pub(in super::super) y: &'a [f32],
-    pub(in super::super) dy: &'a mut [f32],
+pub(crate) struct ReluMask<'a> {
+    pub(crate) y: &'a [f32],
+    pub(crate) dy: &'a mut [f32],
 }
 
 impl WithSimd for ReluMask<'_> {

@@ -6,14 +6,14 @@ use pulp::{Simd, WithSimd};
 use super::vectors::{vectors, vectors_mut};
 
 /// `y[b][o] = bias[o] + x[b] weight[o]`, with ReLU if asked.
-pub(in super::super) struct Dots<'a> {
-    pub(in super::super) x: &'a [f32],
-    pub(in super::super) weight: &'a [f32],
+pub(crate) struct Dots<'a> {
+    pub(crate) x: &'a [f32],
+    pub(crate) weight: &'a [f32],
     /// Empty if there is none.
-    pub(in super::super) bias: &'a [f32],
-    pub(in super::super) relu: bool,
-    pub(in super::super) inputs: usize,
-    pub(in super::super) y: &'a mut [f32],
+    pub(crate) bias: &'a [f32],
+    pub(crate) relu: bool,
+    pub(crate) inputs: usize,
+    pub(crate) y: &'a mut [f32],
 }
 
 impl WithSimd for Dots<'_> {
@@ -86,24 +86,24 @@ fn dot_products<S: Simd, const B: usize, const O: usize>(
 }
 
 /// `dx[b] += sum over o of dy[b][o] weight[o]`, for a block of outputs and of columns.
-pub(in super::super) struct PullBack<'a> {
+pub(crate) struct PullBack<'a> {
     /// From the first output of the block on.
-    pub(in super::super) dy: &'a [f32],
+    pub(crate) dy: &'a [f32],
     /// Values from a row of `dy` to the next one.
-    pub(in super::super) dy_row: usize,
+    pub(crate) dy_row: usize,
     /// From the first output and column of the block on.
-    pub(in super::super) weight: &'a [f32],
+    pub(crate) weight: &'a [f32],
     /// Values from a row of the weight to the next one.
-    pub(in super::super) inputs: usize,
+    pub(crate) inputs: usize,
     /// Outputs of the block.
-    pub(in super::super) outputs: usize,
+    pub(crate) outputs: usize,
     /// Columns of the block.
-    pub(in super::super) columns: usize,
-    pub(in super::super) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) rows: usize,
     /// From the first column of the block on.
-    pub(in super::super) dx: &'a mut [f32],
+    pub(crate) dx: &'a mut [f32],
     /// Values from a row of `dx` to the next one.
-    pub(in super::super) dx_row: usize,
+    pub(crate) dx_row: usize,
 }
 
 impl WithSimd for PullBack<'_> {
@@ -171,20 +171,20 @@ impl PullBack<'_> {
 }
 
 /// `gradient[o] = sum over b of dy[b][o] x[b]`, for a block of outputs and of columns.
-pub(in super::super) struct RowGradient<'a> {
+pub(crate) struct RowGradient<'a> {
     /// From the first output of the block on.
-    pub(in super::super) dy: &'a [f32],
+    pub(crate) dy: &'a [f32],
     /// Values from a row of `dy` to the next one.
-    pub(in super::super) dy_row: usize,
+    pub(crate) dy_row: usize,
     /// From the first column of the block on.
-    pub(in super::super) x: &'a [f32],
+    pub(crate) x: &'a [f32],
     /// Values from a row of `x` to the next one.
-    pub(in super::super) inputs: usize,
+    pub(crate) inputs: usize,
     /// Columns of the block.
-    pub(in super::super) columns: usize,
-    pub(in super::super) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) rows: usize,
     /// The block alone.
-    pub(in super::super) gradient: &'a mut [f32],
+    pub(crate) gradient: &'a mut [f32],
 }
 
 impl WithSimd for RowGradient<'_> {

@@ -1,11 +1,11 @@
 //! Long short-term memory.
 
-use super::super::function::sigmoid;
 use super::cell::{Cell, Moment};
+use super::function::sigmoid;
 
 /// Gates input, forget, cell, output: `c' = f c + i g`, `h' = o tanh(c')`.
 #[derive(Debug)]
-pub(in super::super) struct Lstm;
+pub(crate) struct Lstm;
 
 impl Cell for Lstm {
     const GATES: usize = 4;

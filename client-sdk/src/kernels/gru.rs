@@ -1,11 +1,11 @@
 //! Gated recurrent unit.
 
-use super::super::function::sigmoid;
 use super::cell::{Cell, Moment};
+use super::function::sigmoid;
 
 /// Gates reset, update, new: `n = tanh(W x + b + r (U h + b'))`, `h' = (1 - z) n + z h`.
 #[derive(Debug)]
-pub(in super::super) struct Gru;
+pub(crate) struct Gru;
 
 impl Cell for Gru {
     const GATES: usize = 3;

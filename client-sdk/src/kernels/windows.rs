@@ -9,35 +9,35 @@ use super::vectors::{relu, store, vectors};
 
 /// Where the windows of an image `[height][width][channels]` are.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Grid {
+pub(crate) struct Grid {
     /// Values of one row of the image.
-    pub(in super::super) row: usize,
+    pub(crate) row: usize,
     /// Values from a window to the next one of its row.
-    pub(in super::super) step: usize,
+    pub(crate) step: usize,
     /// Values from a row of windows to the next one.
-    pub(in super::super) step_down: usize,
+    pub(crate) step_down: usize,
     /// Values of one row of a window.
-    pub(in super::super) run: usize,
+    pub(crate) run: usize,
     /// Rows of a window.
-    pub(in super::super) runs: usize,
+    pub(crate) runs: usize,
     /// The rows of the image that are not zeros around it.
-    pub(in super::super) inside: Range<usize>,
+    pub(crate) inside: Range<usize>,
     /// Windows in a row.
-    pub(in super::super) width: usize,
+    pub(crate) width: usize,
     /// The place of each window's first value.
-    pub(in super::super) starts: Vec<usize>,
+    pub(crate) starts: Vec<usize>,
 }
 
 impl Grid {
     /// The windows in `height` rows of `width`.
-    pub(in super::super) fn starts(mut self, height: usize) -> Self {
+    pub(crate) fn starts(mut self, height: usize) -> Self {
         let row = |y: usize| (0..self.width).map(move |x| (x, y));
         self.starts = (0..height).flat_map(row).map(|(x, y)| y * self.step_down + x * self.step).collect();
         self
     }
 
     /// Rows of a matrix as windows without overlap.
-    pub(in super::super) fn rows(rows: usize, columns: usize) -> Self {
+    pub(crate) fn rows(rows: usize, columns: usize) -> Self {
         let grid = Self {
             row: 0,
             step: columns,
@@ -52,7 +52,7 @@ impl Grid {
     }
 
     /// Values of a window.
-    pub(in super::super) fn window(&self) -> usize {
+    pub(crate) fn window(&self) -> usize {
         self.run * self.runs
     }
 
@@ -75,16 +75,16 @@ impl Grid {
 }
 
 /// `out[p] = bias + W window[p]` for each window, with ReLU if asked.
-pub(in super::super) struct WindowProducts<'a> {
-    pub(in super::super) image: &'a [f32],
-    pub(in super::super) grid: &'a Grid,
+pub(crate) struct WindowProducts<'a> {
+    pub(crate) image: &'a [f32],
+    pub(crate) grid: &'a Grid,
     /// W as `[panel of outputs][value of the window][output in the panel]`.
-    pub(in super::super) panels: &'a [f32],
+    pub(crate) panels: &'a [f32],
     /// Empty if there is none.
-    pub(in super::super) bias: &'a [f32],
-    pub(in super::super) relu: bool,
-    pub(in super::super) outputs: usize,
-    pub(in super::super) out: &'a mut [f32],
+    pub(crate) bias: &'a [f32],
+    pub(crate) relu: bool,
+    pub(crate) outputs: usize,
+    pub(crate) out: &'a mut [f32],
 }
 
 impl WithSimd for WindowProducts<'_> {

@@ -6,17 +6,17 @@ use super::vectors::{MANY_REGISTERS, PANEL_VECTORS};
 
 /// An instruction set that this CPU has.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Level(Arch);
+pub(crate) struct Level(Arch);
 
 impl Level {
     /// The widest that this CPU has.
-    pub(in super::super) fn best() -> Self {
+    pub(crate) fn best() -> Self {
         Self(Arch::new())
     }
 
     /// Every level that this CPU has and that has tiles of its own, the narrowest first.
     #[cfg(test)]
-    pub(in super::super) fn all() -> Vec<Self> {
+    pub(crate) fn all() -> Vec<Self> {
         let mut levels = vec![Self(Arch::Scalar)];
         #[cfg(target_arch = "x86_64")]
         levels.extend(pulp::x86::V3::try_new().map(|simd| Self(Arch::V3(simd))));
@@ -26,7 +26,7 @@ impl Level {
         levels
     }
 
-    pub(in super::super) fn run<K: WithSimd>(self, kernel: K) -> K::Output {
+    pub(crate) fn run<K: WithSimd>(self, kernel: K) -> K::Output {
         self.0.dispatch(kernel)
     }
 
@@ -36,12 +36,12 @@ impl Level {
     }
 
     /// Output channels in a panel of weights.
-    pub(in super::super) fn panel(self) -> usize {
+    pub(crate) fn panel(self) -> usize {
         PANEL_VECTORS * self.lanes()
     }
 
     /// Output channels whose weight gradients are summed at once: one panel, or two where there are enough registers.
-    pub(in super::super) fn gradient_panel(self, outputs: usize) -> usize {
+    pub(crate) fn gradient_panel(self, outputs: usize) -> usize {
         let two = outputs > self.panel() && self.run(Registers) >= MANY_REGISTERS;
         if two { 2 * self.panel() } else { self.panel() }
     }

@@ -1,19 +1,19 @@
 //! What distinguishes recurrent layers from each other.
 
 /// A time step of a batch.
-pub(in super::super) struct Moment<'a> {
+pub(crate) struct Moment<'a> {
     /// `[example][gate][unit]`, as `products`: those of the input, `W x + b`, which become the gates after their
     /// functions.
-    pub(super) gates: &'a mut [f32],
+    pub(crate) gates: &'a mut [f32],
     /// Those of the state: `U h + b'`.
-    pub(super) products: &'a mut [f32],
+    pub(crate) products: &'a mut [f32],
     /// State and cell before the step, `[example][unit]`.
-    pub(super) before: [&'a [f32]; 2],
-    pub(super) after: [&'a mut [f32]; 2],
+    pub(crate) before: [&'a [f32]; 2],
+    pub(crate) after: [&'a mut [f32]; 2],
 }
 
 /// The formulas of a recurrent layer.
-pub(in super::super) trait Cell: Send + 'static {
+pub(crate) trait Cell: Send + 'static {
     /// Gates of a unit.
     const GATES: usize;
     /// Whether both products are added before the gates' functions. Then they have one gradient.

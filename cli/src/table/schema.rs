@@ -1,0 +1,319 @@
+//! Tables that a job's `[model.inputs]` describes: columns by name, whatever their order.
+//!
+//! A table that does not have the job's columns is refused before its client enrols, with the name of the column or
+//! label: columns that only have the right number would train, and ruin the model of all.
+
+use std::collections::BTreeMap;
+
+use chrono::{NaiveDate, NaiveDateTime};
+use tributary_client::examples::{MemoryExamples, RawTargets};
+use tributary_protocol::inputs::{Column, ColumnKind, Inputs, MissingValues, Target};
+use tributary_protocol::text::visible;
+
+use super::columns::is_missing;
+use super::error::TableError;
+use super::labels::shortened;
+use crate::error::Failure;
+use crate::suggest::nearest;
+
+/// Names that a message lists.
+const NAMES_SHOWN_MAX: usize = 12;
+const SECONDS_OF_A_DAY: f64 = 86_400.0;
+
+/// How a table is read by a job's columns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SchemaOptions {
+    /// The name in the table of a column of the job, where it is another one.
+    pub(crate) names: BTreeMap<String, String>,
+    /// Columns of the table that are left out.
+    pub(crate) ignored: Vec<String>,
+    /// Lines with a missing value that the job does not replace are left out.
+    pub(crate) drops_missing: bool,
+    /// Whether the table must have the target, and no columns that nobody named.
+    pub(crate) is_for_training: bool,
+}
+
+/// Raw rows, in the order of the job's columns.
+#[derive(Debug)]
+pub(crate) struct RawTable {
+    /// Row by row; NaN where a value is missing and the job replaces it.
+    pub(crate) values: Vec<f64>,
+    /// None if the table has no target.
+    pub(crate) targets: Option<RawTargets>,
+    /// What was left out, as sentences.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Why a table does not have the columns of a job.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SchemaError {
+    #[error("the table has no header, and the job knows columns by name: {}", listed(.0))]
+    NoHeader(Vec<String>),
+    #[error("the table has no column {name:?}")]
+    MissingColumn { name: String, nearest: Option<String> },
+    #[error("the column {0:?} is there twice")]
+    Repeated(String),
+    #[error("the job has no column {0:?}")]
+    Unknown(String),
+    #[error("--map names {name:?}, which is no column of the job: those are {}", listed(known))]
+    BadMap { name: String, known: Vec<String> },
+    #[error("line {line}: column {column}: {problem}")]
+    Field { line: u64, column: String, problem: ValueProblem },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ValueProblem {
+    #[error("{0:?} is not a number")]
+    NotANumber(String),
+    #[error("{0:?} is not a date, such as 2026-11-25 or 2026-11-25T14:30:00")]
+    NotADate(String),
+    #[error("{value:?} is none of {}", listed(known))]
+    NotACategory { value: String, known: Vec<String> },
+    #[error("{label:?} is none of the job's classes {}", listed(known))]
+    UnknownLabel { label: String, known: Vec<String> },
+    #[error("{value} is outside of {low} to {high}")]
+    Range { value: f64, low: f64, high: f64 },
+    #[error("the value is missing")]
+    Missing,
+}
+
+impl Failure for SchemaError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::NoHeader(_) => "write the names of the columns into the first line".into(),
+            Self::MissingColumn { name, nearest: Some(nearest) } => {
+                format!("is it the column {nearest:?}? --map {name}={nearest} says so")
+            }
+            Self::MissingColumn { name, .. } => {
+                format!("--map {name}=COLUMN names the column that it is in this table")
+            }
+            Self::Repeated(_) => "give one of them another name".into(),
+            Self::Unknown(name) => format!("--ignore {name} leaves it out"),
+            Self::BadMap { .. } => "--map JOB_COLUMN=TABLE_COLUMN".into(),
+            Self::Field { problem, .. } => match problem {
+                ValueProblem::Missing => "--missing drop leaves out such lines".into(),
+                ValueProblem::NotANumber(_) | ValueProblem::NotADate(_) => "correct the line, or leave it out".into(),
+                ValueProblem::NotACategory { .. } | ValueProblem::UnknownLabel { .. } => {
+                    "the job's file lists what there may be; another spelling is another value".into()
+                }
+                ValueProblem::Range { .. } => "is it in the job's unit?".into(),
+            },
+        })
+    }
+}
+
+/// A table while it is read by a job's columns.
+pub(super) struct SchemaRows<'a> {
+    inputs: &'a Inputs,
+    options: &'a SchemaOptions,
+    /// For each column of the table, what it is; none before the header.
+    places: Option<Vec<Place>>,
+    values: Vec<f64>,
+    classes: Vec<u32>,
+    numbers: Vec<f64>,
+    has_target: bool,
+    dropped: u64,
+    line: Vec<f64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Column(usize),
+    Target,
+    Ignored,
+}
+
+impl<'a> SchemaRows<'a> {
+    pub(super) fn new(inputs: &'a Inputs, options: &'a SchemaOptions) -> Self {
+        Self {
+            inputs,
+            options,
+            places: None,
+            values: Vec::new(),
+            classes: Vec::new(),
+            numbers: Vec::new(),
+            has_target: false,
+            dropped: 0,
+            line: Vec::new(),
+        }
+    }
+
+    /// Takes the header, then a line of values.
+    pub(super) fn push_record(&mut self, record: &csv::StringRecord) -> Result<(), TableError> {
+        let line = record.position().map_or(0, csv::Position::line);
+        match self.places {
+            None => self.header(record.iter())?,
+            Some(_) => self.push(line, record.iter())?,
+        }
+        Ok(())
+    }
+
+    /// Takes the first line, the names of the columns.
+    fn header<'h>(&mut self, names: impl Iterator<Item = &'h str>) -> Result<(), SchemaError> {
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        let target = self.inputs.target.as_ref();
+        let known =
+            || self.inputs.columns.iter().map(|column| column.name.as_str()).chain(target.map(|it| it.name.as_str()));
+        if let Some(name) = self.options.names.keys().find(|name| !known().any(|known| known == name.as_str())) {
+            return Err(SchemaError::BadMap { name: name.clone(), known: known().map(str::to_owned).collect() });
+        }
+        if !names
+            .iter()
+            .any(|name| known().any(|known| known == name) || self.options.names.values().any(|own| own == name))
+        {
+            return Err(SchemaError::NoHeader(known().map(str::to_owned).collect()));
+        }
+        let own = |name: &str| self.options.names.get(name).cloned().unwrap_or_else(|| name.to_owned());
+        let mut places = vec![None; names.len()];
+        for (at, name) in known().enumerate() {
+            let wanted = own(name);
+            let mut found = names.iter().enumerate().filter(|(_, name)| **name == wanted).map(|(place, _)| place);
+            let is_target = at == self.inputs.columns.len();
+            match (found.next(), found.next()) {
+                (Some(place), None) => places[place] = Some(if is_target { Place::Target } else { Place::Column(at) }),
+                (Some(_), Some(_)) => return Err(SchemaError::Repeated(shown(&wanted))),
+                (None, _) if is_target && !self.options.is_for_training => {}
+                (None, _) => {
+                    let nearest = nearest(&wanted, names.iter().map(String::as_str)).map(shown);
+                    return Err(SchemaError::MissingColumn { name: shown(name), nearest });
+                }
+            }
+        }
+        let is_ignored = |name: &String| !self.options.is_for_training || self.options.ignored.contains(name);
+        for (place, name) in places.iter_mut().zip(&names).filter(|(place, _)| place.is_none()) {
+            if !is_ignored(name) {
+                return Err(SchemaError::Unknown(shown(name)));
+            }
+            *place = Some(Place::Ignored);
+        }
+        let places: Vec<Place> = places.into_iter().flatten().collect();
+        self.has_target = places.contains(&Place::Target);
+        self.places = Some(places);
+        Ok(())
+    }
+
+    /// Takes a line of values, which has as many as the header.
+    fn push<'f>(&mut self, line: u64, fields: impl Iterator<Item = &'f str>) -> Result<(), SchemaError> {
+        let Some(places) = &self.places else { return Ok(()) };
+        self.line.clear();
+        self.line.resize(self.inputs.columns.len(), f64::NAN);
+        let mut aim = None;
+        for (place, text) in places.iter().zip(fields) {
+            let (name, read) = match (place, &self.inputs.target) {
+                (Place::Column(at), _) => {
+                    let column = &self.inputs.columns[*at];
+                    (&column.name, value(column, text).map(|value| self.line[*at] = value))
+                }
+                (Place::Target, Some(target)) => (&target.name, aimed(target, text).map(|read| aim = Some(read))),
+                _ => continue,
+            };
+            match read {
+                Ok(()) => {}
+                Err(ValueProblem::Missing) if self.options.drops_missing => {
+                    self.dropped += 1;
+                    return Ok(());
+                }
+                Err(problem) => return Err(SchemaError::Field { line, column: shown(name), problem }),
+            }
+        }
+        self.values.extend_from_slice(&self.line);
+        match aim {
+            Some(Aim::Class(class)) => self.classes.push(class),
+            Some(Aim::Number(number)) => self.numbers.push(number),
+            None => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> Result<RawTable, TableError> {
+        if self.values.is_empty() {
+            return Err(TableError::Empty);
+        }
+        let mut notes = Vec::new();
+        if self.dropped > 0 {
+            notes.push(format!("left out for missing values: {} of the lines", self.dropped));
+        }
+        let is_number = self.inputs.target.as_ref().is_some_and(Target::is_number);
+        let targets = self.has_target.then(|| match is_number {
+            true => RawTargets::Values { values: self.numbers, width: 1 },
+            false => RawTargets::Classes(self.classes),
+        });
+        Ok(RawTable { values: self.values, targets, notes })
+    }
+}
+
+impl RawTable {
+    /// The rows as examples to learn from.
+    pub(crate) fn examples(self, inputs: &Inputs) -> Result<MemoryExamples, tributary_client::examples::ExamplesError> {
+        let targets = self.targets.unwrap_or_else(|| RawTargets::Classes(Vec::new()));
+        MemoryExamples::from_rows(inputs.columns.len(), self.values, targets)
+    }
+}
+
+enum Aim {
+    Class(u32),
+    Number(f64),
+}
+
+/// The raw value of a field; NaN for a missing one that the job replaces.
+fn value(column: &Column, text: &str) -> Result<f64, ValueProblem> {
+    // A category may be called "none".
+    if let (ColumnKind::Category, Some(code)) = (column.kind, column.categories.iter().position(|known| known == text))
+    {
+        return Ok(code as f64);
+    }
+    if is_missing(text) {
+        return if column.missing == MissingValues::Replace { Ok(f64::NAN) } else { Err(ValueProblem::Missing) };
+    }
+    let value = match column.kind {
+        ColumnKind::Number => number(text)?,
+        ColumnKind::Date => days(text).ok_or_else(|| ValueProblem::NotADate(shown(text)))?,
+        ColumnKind::Category => {
+            return Err(ValueProblem::NotACategory { value: shown(text), known: column.categories.clone() });
+        }
+    };
+    match column.range {
+        Some([low, high]) if !(low..=high).contains(&value) => Err(ValueProblem::Range { value, low, high }),
+        _ => Ok(value),
+    }
+}
+
+fn aimed(target: &Target, text: &str) -> Result<Aim, ValueProblem> {
+    let class = target.classes.iter().position(|class| class == text);
+    if let Some(class) = class.and_then(|class| u32::try_from(class).ok()) {
+        return Ok(Aim::Class(class));
+    }
+    if is_missing(text) {
+        return Err(ValueProblem::Missing);
+    }
+    if target.is_number() {
+        return number(text).map(Aim::Number);
+    }
+    Err(ValueProblem::UnknownLabel { label: shown(text), known: target.classes.clone() })
+}
+
+fn number(text: &str) -> Result<f64, ValueProblem> {
+    let number = text.parse::<f64>().ok().filter(|value| value.is_finite());
+    number.ok_or_else(|| ValueProblem::NotANumber(shown(text)))
+}
+
+/// Days since 1970-01-01 of a date, with the time of the day as a fraction.
+pub(crate) fn days(text: &str) -> Option<f64> {
+    let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().and_then(|date| date.and_hms_opt(0, 0, 0));
+    let moment = date.or_else(|| {
+        let text = text.trim_end_matches('Z').replace(' ', "T");
+        NaiveDateTime::parse_from_str(&text, "%Y-%m-%dT%H:%M:%S%.f").ok()
+    })?;
+    Some(moment.and_utc().timestamp_millis() as f64 / 1000.0 / SECONDS_OF_A_DAY)
+}
+
+/// A text of a file as a message shows it: it must not act on the terminal.
+fn shown(text: impl AsRef<str>) -> String {
+    visible(&shortened(text.as_ref()))
+}
+
+fn listed(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().take(NAMES_SHOWN_MAX).map(shown).collect();
+    let more = names.len().saturating_sub(NAMES_SHOWN_MAX);
+    if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
+}
