@@ -263,6 +263,7 @@ mod tests {
             created_at_ms: 0,
             deleted_at_ms: None,
             accuracy: None,
+            measured_on: None,
             loss: None,
             best: false,
             pinned_at_ms: None,

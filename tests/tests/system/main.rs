@@ -17,6 +17,7 @@
 //! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
 //! | [`schema`] | the OpenAPI document holds for drawn requests |
 //! | [`diagnosis`] | known worlds, and what operators read about them |
+//! | [`truth`] | known worlds, and whether what operators read of results, health and losses is true |
 //! | [`house`] | the rules of the source tree: imports, rooms, packages, texts |
 //! | [`outside`] | programs of other people, over TLS: a client in Python, a scanner; and the page about the protocol |
 //! | [`python`] | exported models, read and computed by somebody else |
@@ -44,3 +45,4 @@ mod sdk;
 mod simulation;
 mod streams;
 mod support;
+mod truth;
