@@ -270,6 +270,13 @@ create table rounds (
     training_loss double precision,
     loss double precision,
     accuracy double precision,
+    -- What that accuracy was measured on: examples and clients, the lower end of its interval, and the lowest accuracy
+    -- and the 10th percentile of the clients.
+    accuracy_examples bigint,
+    accuracy_clients bigint,
+    accuracy_low double precision,
+    accuracy_worst double precision,
+    accuracy_p10 double precision,
     -- L2 norm of the step from the base version to the result, and diversity of the updates.
     step_norm double precision,
     diversity double precision,

@@ -1,5 +1,12 @@
 //! Numbers as text for people: bytes, durations, times, percentages.
 
+use tributary_protocol::operator::MeasuredOn;
+
+/// An interval that is narrower has decimals.
+const NARROW: f64 = 0.02;
+/// Keeps 0.83 from becoming 82.99999 %.
+const TINY: f64 = 1e-9;
+
 /// Bytes with three digits at most and a decimal unit: `999 B`, `1.2 kB`, `34 MB`.
 pub fn bytes(count: u64) -> String {
     scaled(count as f64, &["B", "kB", "MB", "GB", "TB", "PB", "EB"])
@@ -63,6 +70,24 @@ pub fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }
 
+/// An accuracy with what it was measured on: `97.22 % (36 examples, 86 to 100 %)`, the 95 % interval in whole percent
+/// that contain it, or in tenths where it is narrow.
+pub fn measured(accuracy: f64, on: Option<MeasuredOn>) -> String {
+    let Some(MeasuredOn { examples, low, high, .. }) = on else { return percent(accuracy) };
+    let (step, decimals) = if high - low < NARROW { (0.1, 1) } else { (1.0, 0) };
+    let low = (low * 100.0 / step + TINY).floor() * step;
+    let high = (high * 100.0 / step - TINY).ceil() * step;
+    let s = if examples == 1 { "" } else { "s" };
+    format!("{} ({examples} example{s}, {low:.decimals$} to {high:.decimals$} %)", percent(accuracy))
+}
+
+/// How the accuracies of an evaluation's clients spread: `worst client 52.00 %, a tenth at most 71.00 %, of 14`. None
+/// with fewer than two.
+pub fn spread(on: Option<MeasuredOn>) -> Option<String> {
+    let MeasuredOn { clients, worst, p10, .. } = on?;
+    Some(format!("worst client {}, a tenth at most {}, of {clients}", percent(worst?), percent(p10?)))
+}
+
 /// The value as text, or a dash.
 pub fn or_dash<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "-".into(), text)
@@ -71,6 +96,19 @@ pub fn or_dash<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_accuracy_says_on_what_it_was_measured_and_how_sure_it_is() {
+        let on = |examples, low, high| {
+            Some(MeasuredOn { examples, clients: 2, low, high, worst: Some(0.5), p10: Some(0.75) })
+        };
+        assert_eq!(measured(1.0, on(19, 0.8318, 1.0)), "100.00 % (19 examples, 83 to 100 %)");
+        assert_eq!(measured(0.95, on(50_000, 0.948_05, 0.951_87)), "95.00 % (50000 examples, 94.8 to 95.2 %)");
+        assert_eq!(measured(0.9431, None), "94.31 %");
+        assert_eq!(spread(on(19, 0.8, 1.0)).unwrap(), "worst client 50.00 %, a tenth at most 75.00 %, of 2");
+        assert_eq!(spread(None), None);
+    }
+
 
     #[test]
     fn bytes_have_three_digits_at_most() {

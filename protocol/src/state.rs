@@ -236,6 +236,8 @@ states! {
         WaitingForClients = "waiting_for_clients",
         /// The evaluation waits for evaluators.
         WaitingForEvaluators = "waiting_for_evaluators",
+        /// The job ended without a measurement of its model.
+        NotMeasured = "not_measured",
         /// The updates of a device class do not count.
         ClassShutOut = "class_shut_out",
         /// The loss rises.

@@ -8,7 +8,7 @@ use tributary_engine::round::Pace;
 use tributary_engine::story::ShutOut;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
-use tributary_protocol::operator::{Engine, LoadSample};
+use tributary_protocol::operator::{Engine, Health, LoadSample};
 use tributary_protocol::state::HealthKind;
 
 use crate::central::Evaluations;
@@ -26,6 +26,9 @@ use crate::updates::Updates;
 
 /// How long the answer about classes that are shut out is used again, in milliseconds.
 const SHUT_OUT_KEPT_MS: i64 = 15_000;
+/// How long the health of an ended job is used again, in milliseconds: an hour. Clients that enrol later may change
+/// what it says of them.
+const ENDED_HEALTH_KEPT_MS: i64 = 3_600_000;
 /// An hour of samples, two a minute.
 const LOAD_SAMPLES_MAX: usize = 120;
 
@@ -50,6 +53,8 @@ pub struct App {
     pub devices: Devices,
     /// The device class that each job shuts out, if any. The answer reads thousands of sessions.
     pub(crate) shut_out: Kept<JobId, Option<ShutOut>>,
+    /// How each ended job is: no more of it changes.
+    pub(crate) ended_health: Kept<JobId, Vec<Health>>,
     /// Whether the database answers.
     pub(crate) ready: Kept<(), bool>,
     /// What the health of each running job is about.
@@ -86,6 +91,7 @@ impl App {
             people,
             devices,
             shut_out: Kept::new(SHUT_OUT_KEPT_MS),
+            ended_health: Kept::new(ENDED_HEALTH_KEPT_MS),
             ready: Kept::new(READY_KEPT_MS),
             health: Kept::new(HEALTH_KEPT_MS),
             load: History::new(LOAD_SAMPLES_MAX),

@@ -201,6 +201,7 @@ impl Job {
             working: 0,
             reported: 0,
             drawn: 0,
+            awaited: 0,
             source: Source::Clients { eligible: Vec::new(), reports: Vec::new() },
         };
         let selects = matches!(policy.tempo, Tempo::Members { .. }) && self.members.is_empty();
@@ -218,7 +219,7 @@ impl Job {
             Tempo::Members { members_max, slack } => {
                 Some(Clocks::new(members_max, slack, self.members.values().copied()))
             }
-            Tempo::Cohort | Tempo::Coordinator | Tempo::Buffer { .. } => None,
+            Tempo::Cohort | Tempo::Coordinator | Tempo::Panel { .. } | Tempo::Buffer { .. } => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tributary_engine::round::{DiverseRound, History, LastRound, Lookback, PastWork, TaskPolicy, WorkEnd};
+use tributary_engine::round::{DiverseRound, History, LastRound, Lookback, PastWork, TaskPolicy, Trained, WorkEnd};
 
 /// Most ended rounds that are remembered: no opening reads more.
 const ROUNDS_MAX: usize = 1_000;
@@ -69,6 +69,7 @@ impl Past {
                 let diverse = self.rounds.iter().rev().filter_map(|round| round.diverse);
                 diverse.take(lookback.diverse_rounds as usize).collect()
             },
+            trained: Trained::default(),
         }
     }
 }

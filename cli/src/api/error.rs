@@ -80,9 +80,7 @@ fn problem_hint(problem: &Problem) -> Option<String> {
         ProblemType::Forbidden => {
             "an operator token with a higher role is needed: `tributary token create --operator ROLE` makes one"
         }
-        ProblemType::NotFound => {
-            "`tributary job list`, `round list`, `population list`, `client list` and `token list` show what there is"
-        }
+        ProblemType::NotFound => list_of(problem.detail.strip_prefix("there is no ").unwrap_or_default()),
         ProblemType::NameTaken => {
             "choose another name; `tributary job list` and `tributary population list` show those in use"
         }
@@ -94,6 +92,21 @@ fn problem_hint(problem: &Problem) -> Option<String> {
         _ => return None,
     };
     Some(hint.into())
+}
+
+/// The command that lists what is missing, which is named as in `round 7 of job_..` or by its id.
+fn list_of(missing: &str) -> &'static str {
+    let lists = [
+        ("population ", "`tributary population list` shows what there is"),
+        ("round ", "`tributary round list JOB` shows what there is"),
+        ("version ", "`tributary job versions JOB` shows what there is"),
+        ("account ", "`tributary account list` shows what there is"),
+        ("job_", "`tributary job list` shows what there is"),
+        ("client_", "`tributary client list --population NAME` shows what there is"),
+        ("token_", "`tributary token list` shows what there is"),
+    ];
+    let found = lists.iter().find(|(begins, _)| missing.starts_with(begins));
+    found.map_or("is --server right, and of the same release as this program?", |(_, list)| list)
 }
 
 #[cfg(test)]
@@ -118,6 +131,23 @@ mod tests {
         ];
         for (error, code) in cases {
             assert_eq!(error.exit_code(), code, "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_decides_which_list_is_named() {
+        let cases = [
+            ("there is no population phone", "population list"),
+            ("there is no round 7 of job_1", "round list JOB"),
+            ("there is no version 7 of job_1", "job versions JOB"),
+            ("there is no job_1", "job list"),
+            ("there is no token_1", "token list"),
+            ("there is no client_1", "client list"),
+            ("there is no /operator/v2/jobs", "is --server right"),
+        ];
+        for (detail, list) in cases {
+            let hint = CliError::from(ApiError::from(Problem::new(ProblemType::NotFound, detail))).hint().unwrap();
+            assert!(hint.contains(list), "{detail}: {hint}");
         }
     }
 

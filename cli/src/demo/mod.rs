@@ -210,6 +210,7 @@ pub async fn learn(args: &DemoArgs, output: &Output) -> Result<Learned, CliError
     for evaluation in evaluations {
         if let Some(round) = rounds.iter_mut().find(|round| round.number == evaluation.number) {
             (round.loss, round.accuracy) = (evaluation.loss, evaluation.accuracy);
+            round.measured_on = evaluation.measured_on;
         }
     }
     let job = coordinator.api.job(job.head.id).await?;

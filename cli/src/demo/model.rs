@@ -196,7 +196,7 @@ fn evaluation(args: &DemoArgs) -> EvaluationPolicy {
         place: EvaluationPlace::Clients,
         every_rounds: args.evaluate_every,
         attributes: [(name.to_owned(), value.to_owned())].into(),
-        reports_goal: 1,
+        reports_goal: Some(1),
         reports_min: 1,
         over_selection: 1.0,
         selection_timeout_ms: 60_000,

@@ -8,12 +8,12 @@ use serde::Serialize;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Secret;
 use tributary_protocol::job_file::EvaluationPolicy;
-use tributary_protocol::operator::{Job, Round};
+use tributary_protocol::operator::{Job, MeasuredOn, Round};
 use tributary_protocol::state::{Phase, Task};
 
 use super::fleet::{Fault, Member};
 use crate::error::CliError;
-use crate::format::{bytes, count, or_dash, percent};
+use crate::format::{bytes, count, measured, or_dash, percent};
 use crate::output::{Output, TaggedLine};
 
 /// The first line. Programs rely on the names of its members.
@@ -40,6 +40,9 @@ pub(super) struct Start {
 pub(super) struct Summary {
     /// Of the newest evaluated model on the held-out examples.
     accuracy: Option<f64>,
+    /// What that accuracy was measured on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured_on: Option<MeasuredOn>,
     /// Mean over the held-out examples.
     loss: Option<f64>,
     /// Committed rounds.
@@ -126,6 +129,7 @@ impl<'a> Report<'a> {
             let mut round = first.remove();
             if let Some(evaluation) = self.evaluated.get(&round.number) {
                 (round.loss, round.accuracy) = (evaluation.loss, evaluation.accuracy);
+                round.measured_on = evaluation.measured_on;
             }
             ready.push(round);
         }
@@ -148,11 +152,14 @@ impl<'a> Report<'a> {
     pub(super) fn summary(&self, job: &Job, model_path: PathBuf, model_sha256: Sha256Hash, took: Duration) -> Summary {
         let evaluated = self.printed.iter().rev().find(|round| round.accuracy.is_some() || round.loss.is_some());
         let target = job.file.stop.accuracy;
-        let reached = |round: &&Round| matches!((round.accuracy, target), (Some(got), Some(wanted)) if got >= wanted);
+        // As the job itself ends: by what the measurement makes sure of.
+        let sure = |round: &Round| round.measured_on.map(|on| on.low).or(round.accuracy);
+        let reached = |round: &&Round| matches!((sure(round), target), (Some(got), Some(wanted)) if got >= wanted);
         let of_dead: u32 = self.assignments_of(Fault::Dies);
         let expired: u32 = self.printed.iter().map(|round| round.expired).sum();
         Summary {
             accuracy: evaluated.and_then(|round| round.accuracy),
+            measured_on: evaluated.and_then(|round| round.measured_on),
             loss: evaluated.and_then(|round| round.loss),
             rounds: job.head.rounds_committed,
             rounds_to_target: self.printed.iter().find(reached).map(|round| round.number),
@@ -175,7 +182,7 @@ impl<'a> Report<'a> {
     fn summary_text(&self, summary: &Summary) -> String {
         let mut lines = vec![String::new()];
         lines.extend(self.fault_lines());
-        let accuracy = or_dash(summary.accuracy, percent);
+        let accuracy = or_dash(summary.accuracy, |accuracy| measured(accuracy, summary.measured_on));
         let loss = or_dash(summary.loss, |loss| format!("{loss:.4}"));
         lines.push(format!("accuracy {accuracy}, loss {loss} on the held-out examples"));
         if let Some(round) = summary.rounds_to_target {

@@ -285,7 +285,8 @@ pub(crate) struct JobExportArgs {
     /// The model version [default: the newest].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) version: Option<u32>,
-    /// The version with the best evaluation: the highest accuracy, or without accuracies the lowest loss.
+    /// The version with the best evaluation: the highest lower bound of its accuracy, or without accuracies the lowest
+    /// loss.
     #[arg(long, conflicts_with = "version")]
     pub(crate) best: bool,
     /// Form of the file: f32 is the model itself, f16 is rounded, and onnx is the network with its model for ONNX

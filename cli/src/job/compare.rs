@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use tributary_protocol::operator::{Job, Round};
+use tributary_protocol::operator::{BestVersion, Job, MeasuredOn, Round};
 use tributary_protocol::state::Task;
 
 use super::args::{JobArgs, JobCompareArgs};
@@ -11,7 +11,7 @@ use super::find::find_job;
 use super::progress::rounds_done;
 use crate::api::Api;
 use crate::error::CliError;
-use crate::format::{bytes, duration_ms, or_dash, percent};
+use crate::format::{bytes, duration_ms, measured, or_dash, spread};
 use crate::output::{self, Output};
 use crate::round::list;
 
@@ -45,14 +45,13 @@ pub(super) async fn run(args: &JobCompareArgs, api: &Api, output: &Output) -> Re
 }
 
 impl Entry {
-    fn accuracy(&self) -> Option<f64> {
-        self.evaluations.iter().rev().find_map(|round| round.accuracy)
+    fn accuracy(&self) -> Option<(f64, Option<MeasuredOn>)> {
+        self.evaluations.iter().rev().find_map(|round| Some((round.accuracy?, round.measured_on)))
     }
 
     /// The coordinator's choice, so that every page and command names the same round.
-    fn best(&self) -> Option<(f64, u32)> {
-        let best = self.job.progress.as_ref()?.best?;
-        Some((best.accuracy?, best.round))
+    fn best(&self) -> Option<BestVersion> {
+        self.job.progress.as_ref()?.best.filter(|best| best.accuracy.is_some())
     }
 
     fn loss(&self) -> Option<f64> {
@@ -73,8 +72,10 @@ impl Entry {
     fn json(&self) -> Value {
         json!({
             "job": self.job.head.id, "name": self.job.file.name, "state": self.job.head.state,
-            "rounds_committed": self.job.head.rounds_committed, "accuracy": self.accuracy(),
-            "best_accuracy": self.best().map(|best| best.0), "best_round": self.best().map(|best| best.1),
+            "rounds_committed": self.job.head.rounds_committed, "accuracy": self.accuracy().map(|(accuracy, _)| accuracy),
+            "measured_on": self.accuracy().and_then(|(_, on)| on),
+            "best_accuracy": self.best().and_then(|best| best.accuracy), "best_round": self.best().map(|best| best.round),
+            "best_measured_on": self.best().and_then(|best| best.measured_on),
             "loss": self.loss(), "bytes_up": self.bytes_up(), "took_ms": self.took_ms(),
         })
     }
@@ -90,10 +91,13 @@ fn text(entries: &[Entry], different: &BTreeMap<String, Vec<String>>, width: Opt
     let figures = [
         figure("state", &|entry| entry.job.head.state.to_string()),
         figure("rounds", &|entry| rounds_done(&entry.job)),
-        figure("accuracy", &|entry| or_dash(entry.accuracy(), percent)),
+        figure("accuracy", &|entry| or_dash(entry.accuracy(), |(accuracy, on)| measured(accuracy, on))),
         figure("best", &|entry| {
-            or_dash(entry.best(), |(accuracy, round)| format!("{} in round {round}", percent(accuracy)))
+            or_dash(entry.best().and_then(|best| Some((best.accuracy?, best))), |(accuracy, best)| {
+                format!("{} in round {}", measured(accuracy, best.measured_on), best.round)
+            })
         }),
+        figure("clients", &|entry| or_dash(entry.accuracy().and_then(|(_, on)| spread(on)), |spread| spread)),
         figure("loss", &|entry| or_dash(entry.loss(), |loss| format!("{loss:.4}"))),
         figure("sent up", &|entry| bytes(entry.bytes_up())),
         figure("took", &|entry| or_dash(entry.took_ms(), duration_ms)),
@@ -141,13 +145,14 @@ fn settings(file: &Value) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
     use crate::testing::{Fake, job, output, round};
-    use tributary_protocol::operator::{BestVersion, Progress};
+    use tributary_protocol::operator::Progress;
     use tributary_protocol::state::Phase;
 
     #[tokio::test]
     async fn results_stand_side_by_side_with_the_settings_that_differ() {
         let (mut slow, mut fast) = (job(1, "demo", "slow"), job(2, "demo", "fast"));
-        let best = |round| BestVersion { version: round, round, accuracy: Some(0.9), loss: Some(0.5) };
+        let measured_on = Some(MeasuredOn { examples: 20, clients: 1, low: 0.699, high: 0.972, worst: None, p10: None });
+        let best = |round| BestVersion { version: round, round, accuracy: Some(0.9), measured_on, loss: Some(0.5) };
         fast.file.round.deadline_ms = 7;
         slow.progress = Some(Progress { best: Some(best(2)), ..Progress::default() });
         fast.progress = Some(Progress { best: Some(best(1)), ..Progress::default() });
@@ -165,7 +170,8 @@ mod tests {
         run(&args, &api, &output).await.unwrap();
         let text = printed.lock().unwrap().clone();
         // Of equal accuracies, those that the coordinator names.
-        assert!(text.contains("best      90.00 % in round 2  90.00 % in round 1"), "{text}");
+        let best = |round| format!("90.00 % (20 examples, 69 to 98 %) in round {round}");
+        assert!(text.contains(&format!("best      {}  {}", best(2), best(1))), "{text}");
         assert!(text.contains("round.deadline_ms  600000  7"), "{text}");
         assert!(!text.contains("population"), "{text}");
     }

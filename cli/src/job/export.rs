@@ -184,12 +184,20 @@ async fn write_with_card(api: &Api, job: &Job, version: &ModelVersion, path: &Pa
 }
 
 /// The plain file of a version, checked against its hash.
-async fn plain_file(api: &Api, job: &Job, version: &ModelVersion, path: &Path) -> Result<(Written, NamedTempFile), CliError> {
+async fn plain_file(
+    api: &Api,
+    job: &Job,
+    version: &ModelVersion,
+    path: &Path,
+) -> Result<(Written, NamedTempFile), CliError> {
     // It is removed when it is dropped, and the folder of the file has room for a model.
     let plain = temporary_beside(path).map_err(CliError::file("write", path))?;
     let written = download(api, job.head.id, version, ModelForm::F32, plain.path()).await?;
     // The download replaced the file of this name: the handle is of the one before.
-    let plain = NamedTempFile::from_parts(File::open(plain.path()).map_err(CliError::file("read", path))?, plain.into_temp_path());
+    let plain = NamedTempFile::from_parts(
+        File::open(plain.path()).map_err(CliError::file("read", path))?,
+        plain.into_temp_path(),
+    );
     Ok((written, plain))
 }
 
@@ -238,8 +246,8 @@ fn interrupted(call: &str, error: &reqwest::Error) -> ApiError {
 #[cfg(test)]
 mod tests {
     use tributary_protocol::layers::{Layer, LayeredModel};
-    use tributary_protocol::model::ParameterSpec;
-    use tributary_protocol::safetensors::{model_metadata, model_to_bytes};
+    use tributary_protocol::model::{Model, ParameterSpec};
+    use tributary_protocol::safetensors::{model_to_bytes, model_with_metadata};
     use tributary_protocol::seed::Seed;
 
     use super::*;
@@ -255,6 +263,7 @@ mod tests {
             created_at_ms: 0,
             deleted_at_ms: None,
             accuracy: None,
+            measured_on: None,
             loss: None,
             best: false,
             pinned_at_ms: None,
@@ -284,17 +293,33 @@ mod tests {
         }
     }
 
+    /// A file of the fake job's model, with these values.
+    fn plain(value: f32) -> Vec<u8> {
+        let parameters = Arc::new(job(1, "demo", "digits").file.model.parameters().unwrap());
+        let values = vec![value; parameters.total()];
+        model_to_bytes(&Model::new(parameters, values).unwrap(), &model_metadata())
+    }
+
+    /// The values of a written file, and the version that its card names.
+    fn read_card(path: &Path) -> (f32, u32) {
+        let (model, metadata) = model_with_metadata(&std::fs::read(path).unwrap()).unwrap();
+        let card = ModelCard::of(&metadata).unwrap();
+        assert_eq!(card.sha256, Sha256Hash::of(&model_to_bytes(&model, &model_metadata())), "the plain file's");
+        (model.values()[0], card.version)
+    }
+
     #[tokio::test]
     async fn the_newest_version_replaces_the_file_when_its_hash_is_right() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
         std::fs::write(&path, b"before").unwrap();
-        let model = vec![5; 300_000];
+        let model = plain(0.5);
         let (output, printed) = output(true);
         run(&args(None, &path), &fake(&model, &model).start().await, &output).await.unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), model);
+        assert_eq!(read_card(&path), (0.5, 1));
         let exported: serde_json::Value = serde_json::from_str(&printed.lock().unwrap()).unwrap();
         assert_eq!(exported["sha256"], Sha256Hash::of(&model).to_string());
+        assert_eq!(exported["bytes"], std::fs::metadata(&path).unwrap().len());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
@@ -302,15 +327,13 @@ mod tests {
     async fn the_best_version_is_that_of_the_best_evaluation() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
-        let mut coordinator = fake(b"newest", b"best");
+        let mut coordinator = fake(b"newest", &plain(0.25));
         let best = JobExportArgs { best: true, ..args(None, &path) };
         let error = run(&best, &coordinator.start().await, &output(true).0).await.expect_err("nothing was evaluated");
         assert_eq!(error.exit_code(), crate::error::exit::NOT_FOUND);
-        coordinator.versions[0] = ModelVersion { best: true, ..version(0, b"best") };
-        let (output, printed) = output(true);
-        run(&best, &coordinator.start().await, &output).await.unwrap();
-        let exported: serde_json::Value = serde_json::from_str(&printed.lock().unwrap()).unwrap();
-        assert_eq!((&exported["version"], std::fs::read(&path).unwrap()), (&0.into(), b"best".to_vec()));
+        coordinator.versions[0] = ModelVersion { best: true, ..version(0, &plain(0.25)) };
+        run(&best, &coordinator.start().await, &output(true).0).await.unwrap();
+        assert_eq!(read_card(&path), (0.25, 0));
     }
 
     #[tokio::test]

@@ -26,7 +26,7 @@ use tributary_protocol::state::{JobState, Severity, Task};
 
 use crate::api::{Api, JobChange, collect_sorted};
 use crate::error::CliError;
-use crate::format::{count, duration_ms, or_dash, percent, relative, timestamp};
+use crate::format::{count, duration_ms, measured, or_dash, percent, relative, spread, timestamp};
 use crate::output::{self, Output};
 use crate::population::check_population;
 use crate::round::{list, text as round_text};
@@ -96,7 +96,7 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
 
 /// The order of a list; the newest first among equals.
 fn compare_jobs(sort: JobSort, a: &Job, b: &Job) -> Ordering {
-    let urgency = |job: &Job| job.health.as_ref().map_or(Severity::Ok, |health| health.severity);
+    let urgency = |job: &Job| job.health.first().map_or(Severity::Ok, |health| health.severity);
     let by_key = match sort {
         JobSort::Newest => Ordering::Equal,
         JobSort::Name => a.file.name.cmp(&b.file.name),
@@ -126,7 +126,7 @@ fn row(job: &Job, now_ms: i64) -> Vec<String> {
     vec![
         job.file.name.to_string(),
         job.head.state.to_string(),
-        job.health.as_ref().map_or_else(String::new, health_words),
+        health_words(&job.health),
         job.file.population.to_string(),
         rounds_done(job),
         or_dash(job.head.model_version, |version| version.to_string()),
@@ -141,27 +141,43 @@ fn tag_words(tags: &[Name]) -> String {
     tags.iter().map(Name::as_str).collect::<Vec<_>>().join(" ")
 }
 
-/// `ok`, or what it is about: `trouble: rounds abandoned`. `job show` has the whole line.
-fn health_words(health: &Health) -> String {
-    match health.severity {
-        Severity::Ok => "ok".to_owned(),
-        severity => format!("{severity}: {}", health.kind.as_str().replace('_', " ")),
+/// `ok`, or what the most severe line is about: `trouble: rounds abandoned`. `job show` has all lines.
+fn health_words(health: &[Health]) -> String {
+    let Some(Health { severity, kind, .. }) = health.first() else { return String::new() };
+    let others = health.iter().skip(1).filter(|line| line.severity >= Severity::Warning).count();
+    match (severity, others) {
+        (Severity::Ok, _) => "ok".to_owned(),
+        (severity, 0) => format!("{severity}: {}", kind.as_str().replace('_', " ")),
+        (severity, others) => format!("{severity}: {} and {others} more", kind.as_str().replace('_', " ")),
     }
+}
+
+/// A line of `job show` for each line of its health, with what helps.
+fn health_pairs(health: &[Health]) -> Vec<(&'static str, String)> {
+    let lines = health.iter().flat_map(|line| {
+        let text = Some(("health", format!("{}: {}", line.severity, line.text)));
+        text.into_iter().chain(line.remedy.clone().map(|remedy| ("remedy", remedy)))
+    });
+    let lines: Vec<_> = lines.collect();
+    if lines.is_empty() { vec![("health", "-".to_owned())] } else { lines }
 }
 
 fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
     let useful_updates = job.progress.as_ref().and_then(|progress| progress.useful_updates.as_ref());
-    let pairs = [
+    let measured_on = job.progress.as_ref().and_then(|progress| progress.measured_on);
+    let mut pairs = vec![
         ("name", job.file.name.to_string()),
         ("id", job.head.id.to_string()),
         ("population", job.file.population.to_string()),
         ("state", job.head.state.to_string()),
-        ("health", or_dash(job.health.as_ref(), |health| format!("{}: {}", health.severity, health.text))),
-        ("remedy", or_dash(job.health.as_ref().and_then(|health| health.remedy.clone()), |remedy| remedy)),
+    ];
+    pairs.extend(health_pairs(&job.health));
+    pairs.extend([
         ("model version", or_dash(job.head.model_version, |version| version.to_string())),
         ("parameters", job.head.parameters.to_string()),
         ("rounds", format!("{} committed of {} opened", job.head.rounds_committed, job.head.rounds_opened)),
         ("accuracy", accuracy(job.progress.as_ref())),
+        ("clients", or_dash(spread(measured_on), |spread| spread)),
         ("next round", next_round(job, output.now_ms)),
         ("time left", or_dash(job.progress.as_ref().and_then(|progress| progress.ends_in_ms), about)),
         ("advice", or_dash(useful_updates.as_ref(), |useful| useful.text.clone())),
@@ -172,7 +188,7 @@ fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
         ("notes", or_dash((!job.head.notes.is_empty()).then(|| job.head.notes.clone()), |notes| notes)),
         ("created", timestamp(job.head.created_at_ms)),
         ("ended", or_dash(job.head.ended_at_ms, timestamp)),
-    ];
+    ]);
     let fields = output::fields(&pairs, output.width);
     if rounds.is_empty() {
         return format!("{fields}\n\nno round yet");
@@ -181,11 +197,13 @@ fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
     format!("{fields}\n\n{}", output.coloured(rounds))
 }
 
-/// `94.99 % now, 96.10 % best in round 17`.
+/// `94.99 % (900 examples, 93 to 97 %) now, 96.10 % (900 examples, 94 to 98 %) best in round 17`.
 fn accuracy(progress: Option<&Progress>) -> String {
-    let now = progress.and_then(|progress| progress.accuracy).map(|accuracy| format!("{} now", percent(accuracy)));
+    let now = progress.and_then(|progress| Some(format!("{} now", measured(progress.accuracy?, progress.measured_on))));
     let best = progress.and_then(|progress| progress.best);
-    let best = best.and_then(|best| Some(format!("{} best in round {}", percent(best.accuracy?), best.round)));
+    let best = best.and_then(|best| {
+        Some(format!("{} best in round {}", measured(best.accuracy?, best.measured_on), best.round))
+    });
     let words: Vec<String> = now.into_iter().chain(best).collect();
     if words.is_empty() { "-".into() } else { words.join(", ") }
 }
@@ -226,7 +244,8 @@ mod tests {
     use crate::testing::{Fake, job, output, round};
     use clap::Parser;
     use tributary_protocol::job_file::Schedule;
-    use tributary_protocol::state::Phase;
+    use tributary_protocol::operator::MeasuredOn;
+    use tributary_protocol::state::{HealthKind, Phase};
 
     #[derive(Parser)]
     struct Line {
@@ -275,12 +294,24 @@ mod tests {
     async fn lists_and_details_are_tables_for_people_and_lines_for_programs() {
         let mut digits = job(1, "demo", "digits");
         digits.file.stop.rounds = Some(30);
-        digits.health = Some(Health {
-            severity: Severity::Trouble,
-            kind: tributary_protocol::state::HealthKind::RoundsAbandoned,
-            text: "3 of the last 5 rounds were abandoned.".into(),
-            remedy: Some("start more clients".into()),
-        });
+        let line = |severity, kind, text: &str, remedy: &str| Health {
+            severity,
+            kind,
+            text: text.into(),
+            remedy: Some(remedy.into()),
+        };
+        digits.health = vec![
+            line(
+                Severity::Trouble,
+                HealthKind::RoundsAbandoned,
+                "3 of the last 5 rounds were abandoned.",
+                "start more clients",
+            ),
+            line(Severity::Warning, HealthKind::DiskFills, "the disk fills", "give it a larger disk"),
+        ];
+        let on = MeasuredOn { examples: 19, clients: 2, low: 0.8318, high: 1.0, worst: Some(1.0), p10: Some(1.0) };
+        digits.progress =
+            Some(Progress { accuracy: Some(1.0), measured_on: Some(on), best: None, ..Progress::default() });
         let rounds = (1..=12).map(|number| round(Task::Train, number, Phase::Committed)).collect();
         let api = Fake { jobs: vec![digits, job(2, "demo", "text")], rounds, ..Fake::default() }.start().await;
         let print = async |line: &str, json| {
@@ -290,13 +321,17 @@ mod tests {
             printed.lock().unwrap().clone()
         };
         let list = print("list", false).await;
-        assert!(list.starts_with("NAME    STATE    HEALTH                     POPULATION  ROUNDS"), "{list}");
-        assert!(list.contains("digits  running  trouble: rounds abandoned  demo        0/30"), "{list}");
+        let heads = "NAME    STATE    HEALTH                                POPULATION  ROUNDS";
+        assert!(list.starts_with(heads), "{list}");
+        assert!(list.contains("digits  running  trouble: rounds abandoned and 1 more  demo        0/30"), "{list}");
         assert_eq!(print("list", true).await.lines().count(), 2);
         let show = print("show digits", false).await;
         assert!(show.contains("ends after     30 committed rounds"), "{show}");
         assert!(show.contains("health         trouble: 3 of the last 5 rounds were abandoned."), "{show}");
         assert!(show.contains("remedy         start more clients"), "{show}");
+        assert!(show.contains("health         warning: the disk fills"), "{show}");
+        assert!(show.contains("accuracy       100.00 % (19 examples, 83 to 100 %) now"), "{show}");
+        assert!(show.contains("clients        worst client 100.00 %, a tenth at most 100.00 %, of 2"), "{show}");
         let json: serde_json::Value = serde_json::from_str(&print("show digits", true).await).unwrap();
         assert_eq!((&json["job"]["file"]["name"], &json["rounds"][9]["number"]), (&"digits".into(), &12.into()));
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use tributary_client::examples::{Batch, Examples, Targets};
+use tributary_protocol::inputs::MissingValues;
 use tributary_protocol::operator::{Job, TestSet};
 use tributary_protocol::safetensors::{Data, Dtype, Tensor, write};
 
@@ -13,7 +14,7 @@ use crate::api::Api;
 use crate::error::CliError;
 use crate::format::{bytes, count, timestamp};
 use crate::output::{self, Output};
-use crate::table::{self, LabelMap, TableOptions};
+use crate::table::{self, LabelMap, Missing, SchemaOptions, TableOptions, read_by_schema};
 
 pub(super) async fn run(command: TestSetCommand, api: &Api, output: &Output) -> Result<(), CliError> {
     match command {
@@ -33,6 +34,11 @@ async fn upload(args: &UploadArgs, api: &Api, output: &Output) -> Result<(), Cli
     let job = find_job(api, &args.job).await?;
     let stored = match is_tensors(&args.file) {
         true => api.upload_test_set(job.head.id, &args.file).await?,
+        false if has_columns(&job) => {
+            let batch = by_columns(args, &job, output)?;
+            let examples = batch.inputs.len() / job.file.model.inputs.as_ref().map_or(1, |inputs| inputs.columns.len());
+            api.upload_test_set_file(job.head.id, tensors(&batch, examples)).await?
+        }
         false => {
             let table = table::read_file(&args.file, &options(args))?;
             table.notes.iter().for_each(|note| output.note(&format!("note: {note}")));
@@ -45,6 +51,24 @@ async fn upload(args: &UploadArgs, api: &Api, output: &Output) -> Result<(), Cli
         }
     };
     output.object(&stored, || text(&job, &stored))
+}
+
+fn has_columns(job: &Job) -> bool {
+    job.file.model.inputs.as_ref().is_some_and(|inputs| !inputs.columns.is_empty())
+}
+
+/// The raw rows of a table that has the job's columns. The coordinator prepares them as clients do, but replaces no
+/// missing values.
+fn by_columns(args: &UploadArgs, job: &Job, output: &Output) -> Result<Batch, CliError> {
+    let mut inputs = job.file.model.inputs.clone().unwrap_or_default();
+    inputs.columns.iter_mut().for_each(|column| column.missing = MissingValues::Refuse);
+    let drops_missing = args.missing == Some(Missing::Drop);
+    let options = SchemaOptions { drops_missing, is_for_training: true, ..SchemaOptions::default() };
+    let table = read_by_schema(&args.file, &inputs, None, &options)?;
+    table.notes.iter().for_each(|note| output.note(&format!("note: {note}")));
+    let examples = table.examples(&inputs).map_err(|error| CliError::BadSetting(error.to_string()))?;
+    let all: Vec<usize> = (0..examples.len()).collect();
+    examples.batch(&all).map_err(|error| CliError::Internal(error.to_string()))
 }
 
 fn text(job: &Job, stored: &TestSet) -> String {

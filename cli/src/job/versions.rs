@@ -6,7 +6,7 @@ use super::args::{JobPinArgs, JobVersionsArgs};
 use super::find::find_job;
 use crate::api::{Api, collect_newest};
 use crate::error::CliError;
-use crate::format::{bytes, or_dash, percent, timestamp};
+use crate::format::{bytes, measured, or_dash, timestamp};
 use crate::output::Output;
 
 pub(super) async fn list(args: &JobVersionsArgs, api: &Api, output: &Output) -> Result<(), CliError> {
@@ -19,7 +19,7 @@ pub(super) async fn list(args: &JobVersionsArgs, api: &Api, output: &Output) -> 
         vec![
             version.version.to_string(),
             or_dash(version.round, |round| round.to_string()),
-            or_dash(version.accuracy, percent),
+            or_dash(version.accuracy, |accuracy| measured(accuracy, version.measured_on)),
             or_dash(version.loss, |loss| format!("{loss:.4}")),
             bytes(version.bytes),
             timestamp(version.created_at_ms),

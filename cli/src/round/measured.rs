@@ -1,7 +1,7 @@
 //! What a round measured beside loss and accuracy, as text: named scalars and counts by class.
 
 use tributary_protocol::classes::ClassCounts;
-use tributary_protocol::operator::{RoundDetail, ScalarSummary};
+use tributary_protocol::operator::{MeasuredOn, RoundDetail, ScalarSummary};
 
 use crate::format::{or_dash, percent};
 use crate::job::scalars::figure;
@@ -18,7 +18,9 @@ pub(super) fn tables(detail: &RoundDetail, width: Option<u16>) -> String {
         let header = ["metric", "mean", "min", "p10", "p50", "p90", "max", "reports"];
         parts.push(format!("{heading}\n{}", output::table(&header, metrics.iter().map(row), width)));
     }
-    parts.extend(detail.classes.as_ref().map(|classes| class_tables(classes, width)));
+    parts.extend(detail.classes.as_ref().map(|classes| {
+        format!("classes{}\n{}", of_whom(detail.classes_measured_on), class_tables(classes, width))
+    }));
     parts.into_iter().map(|part| format!("\n\n{part}")).collect()
 }
 
@@ -43,7 +45,17 @@ fn class_tables(counts: &ClassCounts, width: Option<u16>) -> String {
         ClassCounts::Confusion { classes, .. } => format!("\n\nthe confusion matrix of {classes} classes is in --json"),
         ClassCounts::PerClass { .. } => String::new(),
     };
-    format!("classes\n{accuracy}{matrix}")
+    accuracy + &matrix
+}
+
+/// As ` of 266 examples of 14 clients`; empty while the evaluation is open.
+fn of_whom(on: Option<MeasuredOn>) -> String {
+    match on {
+        Some(MeasuredOn { examples, clients: 0, .. }) => format!(" of {examples} examples of the test set"),
+        Some(MeasuredOn { examples, clients: 1, .. }) => format!(" of {examples} examples of 1 client"),
+        Some(MeasuredOn { examples, clients, .. }) => format!(" of {examples} examples of {clients} clients"),
+        None => String::new(),
+    }
 }
 
 fn matrix(classes: usize, counts: &[u64], width: Option<u16>) -> String {
@@ -80,6 +92,14 @@ mod tests {
             explanation: String::new(),
             evaluation: None,
             classes,
+            classes_measured_on: Some(MeasuredOn {
+                examples: 3,
+                clients: 2,
+                low: 0.2,
+                high: 0.9,
+                worst: Some(0.5),
+                p10: Some(0.5),
+            }),
             what_if: vec![],
             staleness: vec![],
             clocks: vec![],
@@ -96,6 +116,7 @@ mod tests {
             text.contains("0      2         1      50.00 %") && text.contains("2      0         0      -"),
             "{text}"
         );
+        assert!(text.contains("classes of 3 examples of 2 clients"), "{text}");
         assert!(text.contains("confusion (a row per true class)") && text.contains("\n0     1  1  0"), "{text}");
         let many = tables(&detail(ClassCounts::of_classes(50)), None);
         assert!(many.contains("the confusion matrix of 50 classes is in --json"), "{many}");

@@ -6,11 +6,13 @@ pub(crate) mod text;
 
 use clap::Subcommand;
 use serde_json::json;
-use tributary_protocol::operator::{RoundDetail, RoundSort};
+use tributary_protocol::id::Name;
+use tributary_protocol::operator::{Job, RoundDetail, RoundSort};
+use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Task;
 
-use crate::api::{Api, collect};
-use crate::error::CliError;
+use crate::api::{Api, ApiError, collect};
+use crate::error::{CliError, Failure, exit};
 use crate::job::args::JobArgs;
 use crate::job::find::find_job;
 use crate::options::{LimitArgs, ReverseArgs, one_of};
@@ -64,12 +66,13 @@ pub(crate) async fn run(command: RoundCommand, api: &Api, output: &Output) -> Re
         }
         RoundCommand::Show { job, round: number, task } => {
             let job = find_job(api, &job).await?;
-            let detail = api.round(job.head.id, number, task).await?;
+            let detail = api.round(job.head.id, number, task).await.map_err(|error| missing(error, &job, number, task))?;
             let RoundDetail { round, explanation, classes, staleness, clocks, .. } = &detail;
             let assignments =
                 collect(None, async |page| api.assignments(job.head.id, number, task, page).await).await?.items;
             let object = json!({
-                "round": round, "explanation": explanation, "classes": classes, "staleness": staleness,
+                "round": round, "explanation": explanation, "classes": classes,
+                "classes_measured_on": &detail.classes_measured_on, "staleness": staleness,
                 "clocks": clocks,
                 "assignments": &assignments,
             });
@@ -79,6 +82,43 @@ pub(crate) async fn run(command: RoundCommand, api: &Api, output: &Output) -> Re
             })
         }
     }
+}
+
+/// A round that a job does not have.
+#[derive(Debug, thiserror::Error)]
+#[error("the job {job} has no {what} {number}")]
+struct NoSuchRound {
+    job: Name,
+    what: &'static str,
+    number: u32,
+    hint: String,
+}
+
+impl Failure for NoSuchRound {
+    fn exit_code(&self) -> u8 {
+        exit::NOT_FOUND
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(self.hint.clone())
+    }
+}
+
+/// The error in the words of who asked: the job by its name, and the rounds that it has.
+fn missing(error: ApiError, job: &Job, number: u32, task: Task) -> CliError {
+    if !error.problem().is_some_and(|problem| problem.kind == ProblemType::NotFound) {
+        return error.into();
+    }
+    let (name, opened) = (&job.file.name, job.head.rounds_opened);
+    let (what, list) = match task {
+        Task::Train => ("round", format!("tributary round list {name}")),
+        Task::Evaluate => ("evaluation of round", format!("tributary round list {name} --task evaluate")),
+    };
+    let hint = match opened {
+        0 => "no round of it was opened yet".to_owned(),
+        _ => format!("it has opened {opened}: `{list}` shows them"),
+    };
+    NoSuchRound { job: name.clone(), what, number, hint }.into()
 }
 
 #[cfg(test)]
@@ -100,6 +140,7 @@ mod tests {
         };
         let text = show(7).await.unwrap();
         assert!(text.starts_with("Round 7 has its reasons.\n\n") && text.contains("model version 6"), "{text}");
-        assert!(show(8).await.is_err());
+        let error = show(8).await.expect_err("there is none");
+        assert_eq!((error.to_string().as_str(), error.exit_code()), ("the job digits has no round 8", exit::NOT_FOUND));
     }
 }

@@ -3,7 +3,7 @@
 use tributary_protocol::operator::{Assignment, Round};
 use tributary_protocol::state::Task;
 
-use crate::format::{bytes, duration_ms, or_dash, percent, timestamp};
+use crate::format::{bytes, duration_ms, measured, or_dash, spread, timestamp};
 use crate::job::scalars::figure;
 use crate::output;
 
@@ -30,7 +30,7 @@ pub(crate) fn row(round: &Round) -> Vec<String> {
         round.spare.to_string(),
         lost(round).to_string(),
         (round.failed + round.rejected).to_string(),
-        or_dash(round.accuracy, percent),
+        or_dash(round.accuracy, |accuracy| measured(accuracy, round.measured_on)),
         or_dash(round.loss, |loss| format!("{loss:.4}")),
         or_dash(round.training_loss, |loss| format!("{loss:.4}")),
         traffic(round),
@@ -57,7 +57,7 @@ pub(crate) fn line(round: &Round) -> String {
     parts.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")));
     parts.extend(round.training_loss.map(|loss| format!("training loss {loss:.4}")));
     parts.extend(round.loss.map(|loss| format!("loss {loss:.4}")));
-    parts.extend(round.accuracy.map(|accuracy| format!("accuracy {}", percent(accuracy))));
+    parts.extend(round.accuracy.map(|accuracy| format!("accuracy {}", measured(accuracy, round.measured_on))));
     let metrics = round.metrics.iter().take(SCALARS_SHOWN);
     parts.extend(metrics.map(|metric| format!("{} {}", metric.name, figure(metric.mean))));
     parts.push(traffic(round));
@@ -94,7 +94,8 @@ pub(crate) fn page(round: &Round, assignments: &[Assignment], width: Option<u16>
         ("examples", round.weight.to_string()),
         ("training loss", or_dash(round.training_loss, |loss| format!("{loss:.4}"))),
         ("loss", or_dash(round.loss, |loss| format!("{loss:.4}"))),
-        ("accuracy", or_dash(round.accuracy, percent)),
+        ("accuracy", or_dash(round.accuracy, |accuracy| measured(accuracy, round.measured_on))),
+        ("clients", or_dash(spread(round.measured_on), |spread| spread)),
         ("opened", timestamp(round.opened_at_ms)),
         ("selected", or_dash(round.selected_at_ms, timestamp)),
         ("deadline", or_dash(round.deadline_at_ms, timestamp)),
@@ -156,6 +157,7 @@ fn assignment_row(assignment: &Assignment) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tributary_protocol::operator::MeasuredOn;
     use tributary_protocol::traffic::Traffic;
 
     use crate::testing::round;
@@ -195,11 +197,12 @@ mod tests {
             spare: 1,
             failed: 1,
             accuracy: Some(0.9431),
+            measured_on: Some(MeasuredOn { examples: 190, clients: 0, low: 0.9005, high: 0.9681, worst: None, p10: None }),
             traffic: Traffic { bytes_up: 210_000, raw_bytes_up: 840_000, ..Traffic::default() },
             ended_at_ms: Some(1_250),
             ..round(Task::Train, 7, Phase::Committed)
         };
-        let text = "round   7 committed: 10 of 13 reported, 1 spare, 1 lost, 1 failed, accuracy 94.31 %, 210 kB up (1/4.0), 0 B down, 1.2 s";
+        let text = "round   7 committed: 10 of 13 reported, 1 spare, 1 lost, 1 failed, accuracy 94.31 % (190 examples, 90 to 97 %), 210 kB up (1/4.0), 0 B down, 1.2 s";
         assert_eq!(line(&committed), text);
         let reason = Some(AbandonReason::TooFewReports);
         let abandoned = Round { reason, ..round(Task::Train, 8, Phase::Abandoned) };

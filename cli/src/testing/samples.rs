@@ -42,7 +42,7 @@ pub(crate) fn job(number: u8, population: &str, name: &str) -> Job {
         notes: String::new(),
         archived_at_ms: None,
     };
-    Job { head, file, plan_hash: Sha256Hash::of(b"plan"), health: None, progress: None }
+    Job { head, file, plan_hash: Sha256Hash::of(b"plan"), health: vec![], progress: None }
 }
 
 /// The job in another state.
@@ -85,6 +85,7 @@ pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
         training_loss: None,
         loss: None,
         accuracy: None,
+        measured_on: None,
         traffic: Traffic::default(),
         step_norm: None,
         diversity: None,

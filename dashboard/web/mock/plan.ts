@@ -1,6 +1,6 @@
 // A made-up round as a function of its number and the time: history and the present come from the same rules.
 
-import type { Assignment, Round, RoundDetail, Task } from "../src/api/types";
+import type { Assignment, MeasuredOn, Round, RoundDetail, Task } from "../src/api/types";
 import { normal, uniform } from "./random";
 
 export interface MockClient {
@@ -118,9 +118,28 @@ export function plan(
           diversity: 0.05 + 0.6 * (1 - Math.exp(-number / rules.pace)),
         }
       : {}),
-    ...(committed ? { accuracy: measured, loss: lossAt(measured) } : {}),
+    ...(committed ? { accuracy: measured, measured_on: measuredOn(measured), loss: lossAt(measured) } : {}),
   };
   return { round, assignments, endMs };
+}
+
+/** Examples and clients of each evaluation. */
+const [EXAMPLES, EVALUATORS] = [268, 14];
+
+/** What an accuracy was measured on: Wilson's interval, and a spread over clients. */
+export function measuredOn(accuracy: number): MeasuredOn {
+  const z = 1.96;
+  const centre = (accuracy + z ** 2 / (2 * EXAMPLES)) / (1 + z ** 2 / EXAMPLES);
+  const root = Math.sqrt((accuracy * (1 - accuracy)) / EXAMPLES + z ** 2 / (4 * EXAMPLES ** 2));
+  const half = (z * root) / (1 + z ** 2 / EXAMPLES);
+  return {
+    examples: EXAMPLES,
+    clients: EVALUATORS,
+    low: Math.max(0, centre - half),
+    high: Math.min(1, centre + half),
+    worst: accuracy * 0.72,
+    p10: accuracy * 0.86,
+  };
 }
 
 /** A committed round in round figures, without its clients: for curves over more rounds than one wants to plan. */
@@ -139,6 +158,7 @@ export function sketch(
   | "reported"
   | "cohort"
   | "accuracy"
+  | "measured_on"
   | "loss"
   | "training_loss"
 > {
@@ -151,6 +171,7 @@ export function sketch(
     cohort,
     reported: rules.goal,
     accuracy,
+    measured_on: measuredOn(accuracy),
     loss: lossAt(accuracy),
     training_loss: lossAt(accuracy) * 0.9,
     clients_ms: Math.round(cohort * rules.trainMs * 1.1),

@@ -24,7 +24,7 @@ import type {
   Who,
 } from "../src/api/types";
 import { clientsBy, outlookOf, roundsBy } from "./orders";
-import { detailOf } from "./plan";
+import { detailOf, measuredOn } from "./plan";
 import { digits, uniform } from "./random";
 import { JOBS, jobFile, type MockJob, type World } from "./world";
 
@@ -117,6 +117,7 @@ function populations(world: World): Population[] {
     name,
     clients: world.clients[name]!.length,
     online: Math.floor(world.clients[name]!.length / 3),
+    working: Math.floor(world.clients[name]!.length / 8),
     created_at_ms: world.startedAtMs - 41 * 86_400_000,
   }));
 }
@@ -139,15 +140,18 @@ function endsIn({ rounds_committed: done, stop }: Pick<JobSummary, "rounds_commi
 /** A job with its progress. */
 function detail(world: World, job: MockJob, nowMs: number): Job {
   const shown = world.job(job, nowMs);
-  const { accuracy, loss, best_accuracy: best, best_round: round, bytes_up, bytes_down } = world.overview(job, nowMs);
+  const overview = world.overview(job, nowMs);
+  const { accuracy, loss, best_accuracy: best, best_round: round, bytes_up, bytes_down } = overview;
   const progress = {
     bytes_up,
     bytes_down,
-    ...(accuracy === undefined ? {} : { accuracy, loss: loss! }),
-    ...(best === undefined ? {} : { best: { version: round!, round: round!, accuracy: best } }),
+    ...(accuracy === undefined ? {} : { accuracy, measured_on: measuredOn(accuracy), loss: loss! }),
+    ...(best === undefined
+      ? {}
+      : { best: { version: round!, round: round!, accuracy: best, measured_on: measuredOn(best) } }),
     ...(job.state === "running" ? endsIn({ rounds_committed: shown.rounds_committed, stop: job.stop }) : {}),
   };
-  return { ...shown, progress };
+  return { ...shown, progress, health: overview.health };
 }
 
 function ofJob(world: World, job: MockJob, parts: string[], call: Call): Answer {
@@ -291,7 +295,7 @@ function curve(world: World, job: MockJob, wanted: number, nowMs: number): Curve
       reported: round.reported,
       cohort: round.cohort,
       abandoned: round.phase === "abandoned",
-      ...(accuracy === undefined ? {} : { accuracy, loss: loss! }),
+      ...(accuracy === undefined ? {} : { accuracy, measured_on: measuredOn(accuracy), loss: loss! }),
       ...(training_loss === undefined ? {} : { training_loss }),
     });
     while (aims[0] !== undefined && (accuracy ?? 0) >= aims[0])
@@ -507,6 +511,7 @@ function system(world: World, nowMs: number): System {
     checkins_per_s: 41.3,
     held_clients: 218,
     online_clients: 318,
+    working_clients: 100,
     updates_per_s: 1.7,
     history: Array.from({ length: 120 }, (_, index) => ({
       at_ms: nowMs - (119 - index) * 30_000,

@@ -11,11 +11,12 @@ import type {
   JobDraft,
   JobOverview,
   JobState,
+  MeasuredOn,
   RoundPolicy,
   SparkPoint,
   Task,
 } from "../src/api/types";
-import { at, type JobRules, type MockClient, type PlannedRound, plan, sketch } from "./plan";
+import { at, type JobRules, type MockClient, measuredOn, type PlannedRound, plan, sketch } from "./plan";
 import { digits, uniform } from "./random";
 
 export interface MockJob {
@@ -304,7 +305,7 @@ export class World {
     const now = at(planned, nowMs);
     // What a round reached is known once its evaluation has ended.
     if (now.round.phase !== "committed" || this.planned(job, number, "evaluate").endMs <= nowMs) return now;
-    const { accuracy: _accuracy, loss: _loss, ...round } = now.round;
+    const { accuracy: _accuracy, measured_on: _on, loss: _loss, ...round } = now.round;
     return { ...now, round };
   }
 
@@ -410,9 +411,13 @@ export class World {
   }
 
   /** The accuracy of a version, as a curve has it. */
-  measured(job: MockJob, version: number, nowMs: number): { accuracy?: number; loss?: number } {
+  measured(
+    job: MockJob,
+    version: number,
+    nowMs: number,
+  ): { accuracy?: number; measured_on?: MeasuredOn; loss?: number } {
     const { accuracy, loss } = (version > 0 && this.point(job, version, nowMs)) || {};
-    return accuracy === undefined ? {} : { accuracy, loss: loss! };
+    return accuracy === undefined ? {} : { accuracy, measured_on: measuredOn(accuracy), loss: loss! };
   }
 
   private abandoned(job: MockJob, nowMs: number): number {
@@ -444,7 +449,7 @@ export class World {
       .map((round): SparkPoint => [round.number, round.accuracy ?? null, round.loss ?? null]);
     const now = spark.at(-1);
     return {
-      health: healthOf(job.state),
+      health: healthOf(job),
       job: {
         ...view,
         name: file.name,
@@ -456,7 +461,14 @@ export class World {
       open_rounds: open,
       ...(last ? { last_round: last } : {}),
       ...(now
-        ? { accuracy: now[1]!, loss: now[2]!, best_accuracy: bestOf(spark)[1]!, best_round: bestOf(spark)[0] }
+        ? {
+            accuracy: now[1]!,
+            measured_on: measuredOn(now[1]!),
+            loss: now[2]!,
+            best_accuracy: bestOf(spark)[1]!,
+            best_measured_on: measuredOn(bestOf(spark)[1]!),
+            best_round: bestOf(spark)[0],
+          }
         : {}),
       bytes_up: (last?.bytes_up ?? 0) * opened,
       bytes_down: (last?.bytes_down ?? 0) * opened,
@@ -571,9 +583,26 @@ ${Object.entries(stop)
 `;
 }
 
-function healthOf(state: JobState): Health {
+export function healthOf({ id, state }: MockJob): Health[] {
   if (state === "paused") {
-    return { severity: "waiting", kind: "paused", text: "paused: no round opens", remedy: "resume the job" };
+    return [{ severity: "waiting", kind: "paused", text: "paused: no round opens", remedy: "resume the job" }];
   }
-  return { severity: "ok", kind: state === "running" ? "fine" : "ended", text: `the job is ${state}` };
+  const rest: Health = { severity: "ok", kind: state === "running" ? "fine" : "ended", text: `the job is ${state}` };
+  if (id !== JOBS.flaky) return [rest];
+  const abandoned: Health = {
+    severity: "trouble",
+    kind: "rounds_abandoned",
+    text: [
+      "3 of the last 5 rounds were abandoned. Round 12 was abandoned: fewer than 5 eligible clients checked in within",
+      "5 min; 0 of 14 enrolled clients have platform=watch (android 8, ios 4, pi 2).",
+    ].join(" "),
+    remedy: "start more clients that the job admits, or lower updates_goal, updates_min or over_selection",
+  };
+  const shutOut: Health = {
+    severity: "warning",
+    kind: "class_shut_out",
+    text: "2 clients of platform=pi were drawn 41 times, and no update of theirs counted",
+    remedy: "give the clients a longer deadline_ms and draw fewer in addition (over_selection), or exclude the class",
+  };
+  return [abandoned, shutOut];
 }

@@ -4,6 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ServerClock } from "./api/clock";
 import { Feed } from "./api/feed";
 import { Api } from "./api/http";
+import { NodeWatch } from "./api/nodes";
 import { forgetToken, hasSession, markSession, type Stores, savedToken, saveToken, tokenInHash } from "./api/session";
 import type { Who } from "./api/types";
 import { links, type Route, useLocation } from "./router";
@@ -157,11 +158,14 @@ function SignedIn({
   useEffect(() => {
     const { feed } = connection;
     void feed.run();
+    const watch = new NodeWatch(connection.api, () => feed.refresh());
+    void watch.run();
     const hurry = () => feed.hurry();
     window.addEventListener("online", hurry);
     document.addEventListener("visibilitychange", hurry);
     return () => {
       feed.stop();
+      watch.stop();
       window.removeEventListener("online", hurry);
       document.removeEventListener("visibilitychange", hurry);
     };

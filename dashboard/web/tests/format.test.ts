@@ -1,19 +1,24 @@
 import { describe, expect, it } from "vitest";
 import {
   axisReals,
+  briefly,
   bytes,
   clock,
   compact,
   count,
   duration,
   isoTime,
+  ofWhom,
   parseDuration,
   percent,
   plural,
+  presence,
   real,
   relative,
   short,
   shortId,
+  spreadOf,
+  sureness,
   UNKNOWN,
   words,
 } from "../src/lib/format";
@@ -145,5 +150,36 @@ describe("names", () => {
     expect(words("an element of w_1 is above 3.5")).toBe("an element of w_1 is above 3.5");
     expect(shortId("job_3f9a2c00112233445566778899aabbcc")).toBe("job_3f9a2c…");
     expect(shortId("first")).toBe("first");
+  });
+});
+
+describe("what an accuracy was measured on", () => {
+  const on = { examples: 19, clients: 1, low: 0.8318, high: 1 };
+
+  it("is its examples and an interval that contains the true one", () => {
+    expect(sureness(on)).toBe("19 examples, 83 to 100 %");
+    expect(sureness({ ...on, examples: 50_000, low: 0.94805, high: 0.95187 })).toBe("50,000 examples, 94.8 to 95.2 %");
+    expect(sureness({ ...on, low: 0.83 })).toBe("19 examples, 83 to 100 %");
+    expect([sureness(undefined), briefly(undefined)]).toEqual([undefined, undefined]);
+    expect(briefly(on)).toBe("n 19, 83 to 100 %");
+  });
+
+  it("says how far the clients lie apart, where there are several", () => {
+    expect(spreadOf(on)).toBeUndefined();
+    const spread = { ...on, clients: 14, worst: 0.52, p10: 0.71 };
+    expect(spreadOf(spread)).toBe("worst of 14 clients 52.0 %, a tenth at most 71.0 %");
+    expect([ofWhom(spread), ofWhom({ ...on, clients: 0 })]).toEqual([
+      "19 examples of 14 clients",
+      "19 examples of the test set",
+    ]);
+  });
+
+  it("tells who waits and who works apart", () => {
+    expect([presence(14, 5), presence(5, 5), presence(9, 0), presence(0, 0)]).toEqual([
+      "9 waiting, 5 working",
+      "5 working",
+      "9 waiting",
+      "",
+    ]);
   });
 });

@@ -8,7 +8,7 @@ import { beginsWithLargest, sorted } from "../src/lib/sort";
 
 function entry(name: string, state: string, more: Record<string, unknown> = {}): JobOverview {
   const job = { id: `job_${name}`, name, population: "phones", state, ...more };
-  return { job, health: { severity: "ok", kind: "fine", text: "" } } as unknown as JobOverview;
+  return { job, health: [{ severity: "ok", kind: "fine", text: "" }] } as unknown as JobOverview;
 }
 
 function point(round: number, more: Partial<CurvePoint>): CurvePoint {
@@ -44,8 +44,11 @@ describe("the job table", () => {
   });
 
   it("has jobs in trouble first", () => {
-    const bad = { ...entry("bad", "running"), health: { severity: "trouble", kind: "no_driver", text: "" } };
-    expect(rank(bad as JobOverview)).toBeLessThan(rank(entry("fine", "running")));
+    const bad = { ...entry("bad", "running"), health: [{ severity: "trouble", kind: "no_driver", text: "" }] };
+    const warned = (state: string) =>
+      ({ ...entry("w", state), health: [{ severity: "warning", kind: "not_measured", text: "" }] }) as JobOverview;
+    const order = [bad as JobOverview, warned("running"), warned("completed"), entry("fine", "running")];
+    expect(order.map(rank)).toEqual([0, 1, 2, 3]);
   });
 });
 

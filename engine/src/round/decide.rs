@@ -16,6 +16,7 @@ use super::buffer::next_buffer_step;
 use super::clocks::{Absence, Clocks, next_clocked_step};
 use super::cohort::choose_cohort;
 use super::known::Known;
+use super::panel::{choose_panel, gathers, next_panel_step};
 use super::policy::Tempo;
 use super::schedule::{NextRound, Underway, gives_way, has_trained, next_round};
 use super::step::{Next, Step, next_cohort_step, next_coordinator_step};
@@ -136,7 +137,7 @@ fn next_of_round(view: &JobView<'_>, place: usize, context: &Context<'_>) -> Rou
     let round = &view.rounds[place];
     let clocks = match round.policy.tempo {
         Tempo::Members { members_max, slack } => Some(Clocks::new(members_max, slack, view.members.iter().copied())),
-        Tempo::Cohort | Tempo::Coordinator | Tempo::Buffer { .. } => None,
+        Tempo::Cohort | Tempo::Coordinator | Tempo::Panel { .. } | Tempo::Buffer { .. } => None,
     };
     let eligible = match (&round.source, &clocks) {
         (Source::Coordinator { .. }, _) => Vec::new(),
@@ -154,13 +155,17 @@ fn next_of_round(view: &JobView<'_>, place: usize, context: &Context<'_>) -> Rou
         (_, None, Tempo::Buffer { concurrency, .. }) => {
             next_buffer_step(round, concurrency, round.policy.goal, available, context)
         }
+        (_, None, Tempo::Panel { expected, gather_ms, .. }) => {
+            next_panel_step(round, expected, gather_ms, available, context)
+        }
         (_, None, _) => next_cohort_step(round, available, context),
     };
     match next {
         Next::Step(step) => RoundNext::step(place, step),
         Next::Draw(clients) => RoundNext::step(place, Step::Draw(drawn(round, eligible, clients, context.file))),
         Next::Wait(until_ms) => {
-            let missing = round.policy.draws(round.phase, round.working).then(|| round.policy.missing(available));
+            let draws = round.policy.draws(round.phase, round.working) && gathers(round, context.now_ms);
+            let missing = draws.then(|| round.policy.missing(available));
             let wait = Wait { until_ms, missing };
             let draws = context.may_draw() && round.phase == Phase::Training;
             match clocks.filter(|_| draws).map(|clocks| clocks.absence(round.policy.deadline_ms, context.now_ms)) {
@@ -176,6 +181,10 @@ fn next_of_round(view: &JobView<'_>, place: usize, context: &Context<'_>) -> Rou
 /// Draws this many clients. A draw can be repeated from what is stored: it depends on the seed, on who waits, and on
 /// what is known of them.
 fn drawn(round: &OpenRound, eligible: Vec<Arc<Candidate>>, clients: u32, file: &JobFile) -> Vec<Arc<Candidate>> {
+    if let Tempo::Panel { .. } = round.policy.tempo {
+        let job_seed = file.seed.expect("a stored job has a seed");
+        return choose_panel(eligible, clients as usize, job_seed);
+    }
     let selection = match round.task {
         Task::Train => file.round.selection,
         Task::Evaluate | Task::Describe => Selection::Uniform,

@@ -8,6 +8,7 @@
 //! | in which minutes may training rounds open? | [`Calendar`] |
 //! | may this member begin work now? | [`Clocks`] |
 //! | what do the named scalars of a round's reports come to? | [`summaries`] |
+//! | what do the accuracies of clients come to, and how sure is that? | [`measured`] |
 //! | which versions and rounds does a job keep? | [`keeps_version`], [`history_before_ms`] |
 //! | when should a client check in again? | [`Pace`] |
 //!
@@ -25,10 +26,12 @@ mod decide;
 mod diversity;
 mod draw;
 mod known;
+mod measured;
 mod member;
 mod norm;
 mod opening;
 mod pace;
+mod panel;
 #[cfg(test)]
 mod played;
 mod policy;
@@ -49,8 +52,9 @@ pub use clocks::Clocks;
 pub use decide::{Act, Decision, decide};
 pub use diversity::{DIVERSITY_ROUNDS, DiverseRound, useful};
 pub use known::LastReport;
+pub use measured::{examples_for, interval, measured, measured_centrally};
 pub use member::Member;
-pub use opening::{History, LastRound, Lookback, Opening, opening};
+pub use opening::{History, LastRound, Lookback, Opening, Trained, opening};
 pub use pace::{CHECKINS_PER_SECOND_MAX, HELD_MS_MIN, Pace, RetryReason};
 pub use policy::{TaskPolicy, Tempo, staleness};
 pub use proximal::Proximal;

@@ -8,7 +8,8 @@ use super::adapt::{PastWork, adapt};
 use super::clip::next_clip_norm;
 use super::diversity::{DIVERSITY_ROUNDS, DiverseRound, follow_diversity};
 use super::norm::norm_bound;
-use super::policy::TaskPolicy;
+use super::panel::panel;
+use super::policy::{TaskPolicy, Tempo};
 use super::proximal::Proximal;
 
 /// What a round is opened with. It is stored with the round: every coordinator plays by it after a restart, and people
@@ -35,6 +36,8 @@ pub struct Lookback<'a> {
     pub class: Option<&'a str>,
     /// Number of committed rounds whose diversity is read, for the goal.
     pub diverse_rounds: u32,
+    /// Whether an evaluation asks who made its model.
+    pub trained: bool,
 }
 
 /// What an opening reads.
@@ -51,6 +54,19 @@ pub struct History {
     pub overhead_ms: u64,
     /// The newest [`Lookback::diverse_rounds`].
     pub diverse: Vec<DiverseRound>,
+    /// Of an evaluation with [`Lookback::trained`].
+    pub trained: Trained,
+}
+
+/// The training round whose model an evaluation measures, and the evaluation before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trained {
+    /// Clients whose updates made the model.
+    pub clients: u32,
+    /// Time from their draw to the end of the training, in milliseconds.
+    pub took_ms: i64,
+    /// Reports of the last evaluation with a result; 0 before the first.
+    pub evaluators: u32,
 }
 
 /// The training round before the one that opens.
@@ -67,7 +83,8 @@ impl<'a> Lookback<'a> {
     /// What the opening of this round reads.
     pub fn of(job: &'a JobFile, task: Task, number: u32) -> Self {
         if task != Task::Train {
-            return Self::default();
+            let is_panel = |policy: TaskPolicy| matches!(policy.tempo, Tempo::Panel { .. });
+            return Self { trained: TaskPolicy::of(job, task).is_some_and(is_panel), ..Self::default() };
         }
         let adapt = job.round.adapt.as_ref();
         let clips = job.aggregation.combine.adaptive_clip().is_some();
@@ -83,6 +100,7 @@ impl<'a> Lookback<'a> {
                 Some(_) => DIVERSITY_ROUNDS,
                 None => 0,
             },
+            trained: false,
         }
     }
 }
@@ -92,11 +110,19 @@ pub fn opening(job: &JobFile, task: Task, number: u32, history: &History) -> Opt
     let policy = TaskPolicy::of(job, task)?;
     let seed = job.seed.expect("a stored job has a seed").derive(task.as_str(), number.into());
     if task != Task::Train {
-        return Some(Opening { policy, seed, norm_max: None });
+        return Some(Opening { policy: with_panel(policy, history.trained), seed, norm_max: None });
     }
     let norm_max = job.update.norm_max.and_then(|bound| norm_bound(bound, &history.norms, history.abandoned_in_a_row));
     let policy = following_last(job, following_times(job, policy, history), history.last.as_ref());
     Some(Opening { policy, seed, norm_max })
+}
+
+/// The policy of an evaluation by all that are here, with those whom it waits for: the clients that made the model, or
+/// where evaluators are told apart by their attributes, as many as came the last time.
+fn with_panel(policy: TaskPolicy, trained: Trained) -> TaskPolicy {
+    let Tempo::Panel { makers, .. } = policy.tempo else { return policy };
+    let expected = if makers { trained.clients } else { trained.evaluators };
+    TaskPolicy { tempo: panel(makers, expected, trained.took_ms, policy.cohort_size, policy.deadline_ms), ..policy }
 }
 
 /// The policy with deadline, cohort and goal that diversity and times of recent rounds give.
@@ -132,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_job_that_adapts_to_nothing_reads_nothing_and_opens_with_its_file() {
-        let job = job_file("evaluation = {}\nupdate = { norm_max = 3.0 }");
+        let job = job_file("evaluation = { reports_goal = 1 }\nupdate = { norm_max = 3.0 }");
         assert_eq!(Lookback::of(&job, Task::Train, 9), Lookback::default());
         let first = opened(&job, 1, &History::default());
         assert_eq!((Some(first.policy), first.norm_max), (TaskPolicy::of(&job, Task::Train), Some(3.0)));
@@ -143,10 +169,26 @@ mod tests {
     }
 
     #[test]
+    fn an_evaluation_waits_for_those_that_made_the_model_or_came_the_last_time() {
+        let trained = Trained { clients: 14, took_ms: 7_000, evaluators: 3 };
+        let tempo = |evaluation: &str| {
+            let job = job_file(evaluation);
+            assert!(Lookback::of(&job, Task::Evaluate, 2).trained);
+            opening(&job, Task::Evaluate, 2, &History { trained, ..History::default() }).unwrap().policy.tempo
+        };
+        assert_eq!(tempo("evaluation = {}"), Tempo::Panel { expected: 14, gather_ms: 7_000, makers: true });
+        let apart = "evaluation = { attributes = { role = 'evaluator' }, deadline_ms = 5000 }";
+        assert_eq!(tempo(apart), Tempo::Panel { expected: 3, gather_ms: 5_000, makers: false });
+        let goal = job_file("evaluation = { reports_goal = 2 }");
+        assert_eq!(Lookback::of(&goal, Task::Evaluate, 2), Lookback::default());
+    }
+
+    #[test]
     fn each_setting_that_adapts_reads_its_own_history() {
         let of = |tables: &str, task, number| {
             let job = job_file(tables);
-            let Lookback { norms_since, last, works_since, class, diverse_rounds } = Lookback::of(&job, task, number);
+            let Lookback { norms_since, last, works_since, class, diverse_rounds, .. } =
+                Lookback::of(&job, task, number);
             (norms_since, last, works_since, class.map(str::to_owned), diverse_rounds)
         };
         let norm = "update = { norm_max = { quantile = 0.5, factor = 2.0, rounds = 4 } }";

@@ -49,6 +49,15 @@ pub enum Tempo {
     Cohort,
     /// The coordinator evaluates, without clients.
     Coordinator,
+    /// Every client that may evaluate and is here, up to the cohort's size.
+    Panel {
+        /// Number of reports that shows that nobody is missing.
+        expected: u32,
+        /// How long the round draws clients that come, in milliseconds.
+        gather_ms: i64,
+        /// Whether those that made the model are expected, and not as many as came the last time.
+        makers: bool,
+    },
     /// A buffer: clients are drawn one by one, and their assignments outlast the round. Its size is the goal.
     Buffer {
         /// Most clients that work at a time.
@@ -81,7 +90,7 @@ impl Tempo {
     /// Most clients that work at a time in a buffer.
     pub fn concurrency(&self) -> Option<u32> {
         match *self {
-            Self::Cohort | Self::Coordinator => None,
+            Self::Cohort | Self::Coordinator | Self::Panel { .. } => None,
             Self::Buffer { concurrency, .. } => Some(concurrency),
             Self::Members { members_max, .. } => Some(members_max),
         }
@@ -92,7 +101,7 @@ impl Tempo {
     pub fn staleness_max(&self) -> Option<u32> {
         match *self {
             Self::Buffer { staleness_max, .. } => Some(staleness_max),
-            Self::Cohort | Self::Coordinator | Self::Members { .. } => None,
+            Self::Cohort | Self::Coordinator | Self::Panel { .. } | Self::Members { .. } => None,
         }
     }
 
@@ -166,12 +175,22 @@ impl TaskPolicy {
             ..Self::default()
         };
         match evaluation.place {
-            EvaluationPlace::Clients => Self {
-                goal: evaluation.reports_goal,
-                minimum: evaluation.reports_min,
-                cohort_size: evaluation.cohort_size(),
-                available_min: evaluation.cohort_size(),
-                ..times
+            EvaluationPlace::Clients => match evaluation.reports_goal {
+                Some(goal) => Self {
+                    goal,
+                    minimum: evaluation.reports_min,
+                    cohort_size: evaluation.cohort_size(),
+                    available_min: evaluation.cohort_size(),
+                    ..times
+                },
+                None => Self {
+                    tempo: Tempo::Panel { expected: 1, gather_ms: 0, makers: evaluation.attributes.is_empty() },
+                    goal: evaluation.cohort_size(),
+                    minimum: evaluation.reports_min,
+                    cohort_size: evaluation.cohort_size(),
+                    available_min: evaluation.reports_min,
+                    ..times
+                },
             },
             // It waits for its test set as others wait for a client.
             EvaluationPlace::Coordinator => Self { tempo: Tempo::Coordinator, available_min: 1, ..times },
@@ -182,7 +201,7 @@ impl TaskPolicy {
     pub fn draws(&self, phase: Phase, working: u32) -> bool {
         match (phase, self.tempo) {
             (_, Tempo::Coordinator) => false,
-            (Phase::Selecting, _) => true,
+            (Phase::Selecting, _) | (Phase::Training, Tempo::Panel { .. }) => true,
             (Phase::Training, tempo) => tempo.concurrency().is_some_and(|places| working < places),
             _ => false,
         }
@@ -193,7 +212,7 @@ impl TaskPolicy {
     pub fn goal_with(&self, members: u32) -> u32 {
         match self.tempo {
             Tempo::Members { .. } => self.goal.min(members.max(1)),
-            Tempo::Cohort | Tempo::Coordinator | Tempo::Buffer { .. } => self.goal,
+            Tempo::Cohort | Tempo::Coordinator | Tempo::Panel { .. } | Tempo::Buffer { .. } => self.goal,
         }
     }
 

@@ -46,7 +46,7 @@ pub struct JobFacts {
     pub last_committed_round: Option<u32>,
     /// Whether an evaluation of that round's model was opened.
     pub last_committed_evaluated: bool,
-    /// Accuracy of the newest evaluated version.
+    /// Lower bound of the accuracy of the newest evaluated version.
     pub accuracy: Option<f64>,
     /// Mean of the metric of `[stop]` in the newest evaluation; none without one.
     pub metric: Option<f64>,
@@ -77,8 +77,10 @@ pub struct OpenRound {
     pub working: u32,
     /// Updates or evaluations of accepted reports.
     pub reported: u32,
-    /// Clients that were drawn into a buffer.
+    /// Clients that were drawn one after the other, into a buffer or a panel.
     pub drawn: u32,
+    /// Of a panel: clients that made the model, or came the last time, and have not been drawn yet.
+    pub awaited: u32,
     pub source: Source,
 }
 

@@ -2,13 +2,12 @@
 
 use tributary_protocol::state::ClassVerdict;
 
+use crate::round::interval;
+
 /// Chance of a false alarm over all classes of an attribute.
 const LEVEL: f64 = 0.01;
 /// Ended assignments without which nothing is said.
 const ENDED_MIN: u64 = 5;
-/// Standard normal quantile of a 95 % interval.
-const Z: f64 = 1.959_963_984_540_054;
-
 /// Ended assignments, and those of them with an accepted report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
@@ -22,16 +21,9 @@ impl Share {
         if self.ended == 0 { 0.0 } else { self.counted as f64 / self.ended as f64 }
     }
 
-    /// The 95 % confidence interval of the rate (Wilson 1927, equation 2 of Agresti and Coull 1998): it is sensible for
-    /// rates of 0 and 1 and for few observations, where the normal one is not.
+    /// The 95 % confidence interval of the rate.
     pub fn bounds(self) -> (f64, f64) {
-        if self.ended == 0 {
-            return (0.0, 1.0);
-        }
-        let (n, rate) = (self.ended as f64, self.rate());
-        let centre = (rate + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
-        let half = Z / (1.0 + Z * Z / n) * (rate * (1.0 - rate) / n + Z * Z / (4.0 * n * n)).sqrt();
-        ((centre - half).max(0.0), (centre + half).min(1.0))
+        interval(self.rate(), self.ended)
     }
 }
 

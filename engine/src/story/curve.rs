@@ -1,7 +1,7 @@
 //! Learning curves: costs added up round by round, reduced to the points that a screen can show, and the cost of
 //! reaching accuracies.
 
-use tributary_protocol::operator::{Curve, CurvePoint, ScalarCurve, ScalarPoint, Target};
+use tributary_protocol::operator::{Curve, CurvePoint, MeasuredOn, ScalarCurve, ScalarPoint, Target};
 use tributary_protocol::state::Task;
 
 /// Accuracies whose cost a curve states, besides the one at which the job ends.
@@ -29,14 +29,16 @@ pub struct CurveRow {
     pub loss: Option<f64>,
     /// Accuracy of the model that the round produced, once it is evaluated.
     pub accuracy: Option<f64>,
+    /// What that accuracy was measured on.
+    pub measured_on: Option<MeasuredOn>,
 }
 
 /// The curve of a job that was created at `created_at_ms`, from its ended training rounds in order, with at most
 /// `points_max` points (at least 2).
 ///
 /// Between the first and the last round, each stretch of equal length contributes its lowest and its highest point, by
-/// accuracy where it is known, else by loss. So a spike of a single round among 60,000 stays visible. Costs are added
-/// up over all rounds, shown or not.
+/// the lower bound of the accuracy where it is known, else by loss. So a spike of a single round among 60,000 stays
+/// visible. Costs are added up over all rounds, shown or not.
 pub fn curve(created_at_ms: i64, rows: &[CurveRow], points_max: usize, stop_accuracy: Option<f64>) -> Curve {
     let mut sum = CurvePoint {
         round: 0,
@@ -48,6 +50,7 @@ pub fn curve(created_at_ms: i64, rows: &[CurveRow], points_max: usize, stop_accu
         training_loss: None,
         loss: None,
         accuracy: None,
+        measured_on: None,
         reported: 0,
         cohort: 0,
         abandoned: false,
@@ -69,17 +72,24 @@ pub fn curve(created_at_ms: i64, rows: &[CurveRow], points_max: usize, stop_accu
             training_loss: row.training_loss,
             loss: row.loss,
             accuracy: row.accuracy,
+            measured_on: row.measured_on,
             reported: row.reported,
             cohort: row.cohort,
             abandoned: row.abandoned,
         };
-        while let Some(accuracy) = wanted.next_if(|wanted| row.accuracy.is_some_and(|accuracy| accuracy >= *wanted)) {
+        let reached = sure(row.accuracy, row.measured_on);
+        while let Some(accuracy) = wanted.next_if(|wanted| reached.is_some_and(|reached| reached >= *wanted)) {
             let CurvePoint { round, at_ms, clients_ms, bytes_up, .. } = sum;
             targets.push(Target { accuracy, round, at_ms, clients_ms, bytes_up });
         }
         thinner.take(sum);
     }
     Curve { points: thinner.finish(), rounds: rows.len() as u64, targets, marks: Vec::new() }
+}
+
+/// The accuracy of which a measurement makes sure.
+fn sure(accuracy: Option<f64>, measured_on: Option<MeasuredOn>) -> Option<f64> {
+    measured_on.map(|on| on.low).or(accuracy)
 }
 
 /// The course of a named scalar over the rounds that have it, in order, with at most `points_max` points (at least 2):
@@ -184,7 +194,7 @@ impl<P: Clone> Thinner<P> {
 
 /// The rank of the known measure (accuracy before loss before training loss), and its value.
 fn height(point: &CurvePoint) -> (u8, f64) {
-    match (point.accuracy, point.loss, point.training_loss) {
+    match (sure(point.accuracy, point.measured_on), point.loss, point.training_loss) {
         (Some(accuracy), ..) => (3, accuracy),
         (None, Some(loss), _) => (2, -loss),
         (None, None, Some(loss)) => (1, -loss),
@@ -212,6 +222,7 @@ mod tests {
             training_loss: None,
             loss: None,
             accuracy,
+            measured_on: None,
         }
     }
 

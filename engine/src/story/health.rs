@@ -1,4 +1,6 @@
-//! How a job is: one line with severity, cause and remedy.
+//! How a job is: lines with severity, cause and remedy.
+
+use std::cmp::Reverse;
 
 use tributary_protocol::operator::Health;
 use tributary_protocol::state::{AbandonReason, HealthKind, JobState, Severity};
@@ -29,6 +31,11 @@ pub struct HealthFacts<'a> {
     pub ended: Vec<EndedRound<'a>>,
     /// The evaluation that waits for clients.
     pub evaluation: Option<EvaluatorsWanted<'a>>,
+    /// Training rounds that came to nothing, of all: neither stopped with their job nor superseded by its result.
+    pub lost: Lost,
+    /// Why a job that has trained has no measurement, where it asks for evaluations and has none: the explanation of
+    /// its newest evaluation, or empty where none was opened.
+    pub unmeasured: Option<&'a str>,
     pub shut_out: Option<ShutOut>,
     /// Losses of the newest rounds, newest first: of evaluations where the job has them, else of training.
     pub losses: Vec<f64>,
@@ -70,6 +77,13 @@ pub struct EndedRound<'a> {
     pub explanation: &'a str,
 }
 
+/// Training rounds that came to nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    pub rounds: u32,
+    pub of: u32,
+}
+
 /// A device class whose updates never count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShutOut {
@@ -79,17 +93,27 @@ pub struct ShutOut {
     pub assigned: u64,
 }
 
-/// How a job is: the most urgent finding.
-pub fn health(facts: &HealthFacts<'_>, now_ms: i64) -> Health {
-    at_rest(facts)
-        .or_else(|| undriven(facts, now_ms))
-        .or_else(|| rounds_abandoned(facts))
-        .or_else(|| disk_fills(facts))
-        .or_else(|| class_shut_out(facts))
-        .or_else(|| loss_rises(facts))
-        .or_else(|| evaluators_wanted(facts))
-        .or_else(|| clients_wanted(facts))
-        .unwrap_or_else(|| fine(facts))
+/// How a job is: what there is to say, most severe first; at least one line.
+pub fn health(facts: &HealthFacts<'_>, now_ms: i64) -> Vec<Health> {
+    let is_running = facts.state == JobState::Running;
+    let now = |finding: Option<Health>| finding.filter(|_| is_running);
+    let findings = [
+        now(undriven(facts, now_ms)),
+        rounds_abandoned(facts),
+        now(disk_fills(facts)),
+        not_measured(facts),
+        class_shut_out(facts),
+        now(loss_rises(facts)),
+        now(evaluators_wanted(facts)),
+        now(clients_wanted(facts)),
+        at_rest(facts),
+    ];
+    let mut lines: Vec<Health> = findings.into_iter().flatten().collect();
+    lines.sort_by_key(|line| Reverse(line.severity));
+    if lines.is_empty() {
+        lines.push(fine(facts));
+    }
+    lines
 }
 
 fn found(severity: Severity, kind: HealthKind, text: String, remedy: &str) -> Health {
@@ -121,20 +145,23 @@ fn undriven(facts: &HealthFacts<'_>, now_ms: i64) -> Option<Health> {
 
 fn rounds_abandoned(facts: &HealthFacts<'_>) -> Option<Health> {
     let seen = &facts.ended[..facts.ended.len().min(ROUNDS_SEEN)];
-    let abandoned: Vec<_> = seen.iter().filter_map(|round| Some((round, round.abandoned?))).collect();
-    let (last, reason) = *abandoned.first()?;
-    if abandoned.len() < ABANDONED_MIN {
-        return None;
-    }
-    let now = match facts.selecting {
-        Some(round) => {
-            format!(" Round {} has {} of the {} clients it needs.", round.number, round.available, round.needed)
+    let lost = |round: &&EndedRound<'_>| round.abandoned.is_some_and(is_lost);
+    let newest = seen.iter().find(lost);
+    let lost = seen.iter().filter(lost).count();
+    let is_over = facts.state.is_final();
+    let (text, last) = match newest {
+        Some(last) if lost >= ABANDONED_MIN => {
+            (format!("{lost} of the last {} rounds were abandoned. {}", seen.len(), last.explanation), last)
         }
-        None => String::new(),
+        // An ended job is not about its last rounds.
+        _ if is_over && facts.lost.rounds as usize >= ABANDONED_MIN => {
+            let last = facts.ended.iter().find(|round| round.abandoned.is_some_and(is_lost))?;
+            let Lost { rounds, of } = facts.lost;
+            (format!("{rounds} of {of} rounds were abandoned. {}", last.explanation), last)
+        }
+        _ => return None,
     };
-    let text =
-        format!("{} of the last {} rounds were abandoned. {}{now}", abandoned.len(), seen.len(), last.explanation);
-    let remedy = match reason {
+    let remedy = match last.abandoned? {
         AbandonReason::SelectionTimeout => {
             "start more clients that the job admits, or lower updates_goal, updates_min or over_selection"
         }
@@ -144,12 +171,22 @@ fn rounds_abandoned(facts: &HealthFacts<'_>) -> Option<Health> {
         AbandonReason::JobStopped | AbandonReason::Superseded => "",
     };
     // A round that committed since shows that the job can recover by itself.
-    let severity = if seen.first().is_some_and(|newest| newest.abandoned.is_some()) {
-        Severity::Trouble
-    } else {
-        Severity::Warning
-    };
+    let is_trouble = !is_over && seen.first().is_some_and(|newest| newest.abandoned.is_some_and(is_lost));
+    let severity = if is_trouble { Severity::Trouble } else { Severity::Warning };
     Some(found(severity, HealthKind::RoundsAbandoned, text, remedy))
+}
+
+/// Whether a round that was abandoned for this reason came to nothing.
+fn is_lost(reason: AbandonReason) -> bool {
+    !matches!(reason, AbandonReason::JobStopped | AbandonReason::Superseded)
+}
+
+fn not_measured(facts: &HealthFacts<'_>) -> Option<Health> {
+    let why = facts.unmeasured.filter(|_| facts.state.is_final())?;
+    let why = if why.is_empty() { "No evaluation was opened." } else { why };
+    let text = format!("the job ended, and its model was never measured. {why}");
+    let remedy = "start clients that may evaluate, or evaluate on the coordinator ([evaluation] where), in a new job";
+    Some(found(Severity::Warning, HealthKind::NotMeasured, text, remedy))
 }
 
 fn disk_fills(facts: &HealthFacts<'_>) -> Option<Health> {
@@ -206,10 +243,9 @@ fn evaluators_wanted(facts: &HealthFacts<'_>) -> Option<Health> {
         count(round.needed, "evaluator")
     );
     let waits = if is_last { format!("trained; waits for its last evaluation: {waits}") } else { waits };
-    match round.wanted.filter(|wanted| wanted.matching < u64::from(round.minimum)) {
-        Some(Wanted { attributes, matching, enrolled }) => {
-            let have = if matching == 1 { "has" } else { "have" };
-            let text = format!("{waits}, and {matching} of {enrolled} enrolled clients {have} {attributes}");
+    match round.wanted.and_then(|wanted| Some((wanted.attributes, wanted.words(round.minimum)?))) {
+        Some((attributes, wanted)) => {
+            let text = format!("{waits}, and {wanted}");
             let remedy = format!("start clients with {attributes}, or change [evaluation] attributes in a new job");
             Some(found(Severity::Warning, HealthKind::WaitingForEvaluators, text, &remedy))
         }
@@ -231,16 +267,10 @@ fn clients_wanted(facts: &HealthFacts<'_>) -> Option<Health> {
         _ => text.push_str(&format!("; fewer than {minimum} are too few")),
     }
     match wanted.filter(|wanted| wanted.matching < u64::from(minimum)) {
-        Some(Wanted { attributes, matching, enrolled }) => {
-            let whom = if attributes.is_empty() { "can join" } else { attributes };
-            let have = if attributes.is_empty() {
-                ""
-            } else if matching == 1 {
-                "has "
-            } else {
-                "have "
-            };
-            text.push_str(&format!("; {matching} of {enrolled} enrolled clients {have}{whom}"));
+        Some(wanted) => {
+            let Wanted { matching, enrolled, .. } = wanted;
+            let can_join = format!("{matching} of {enrolled} enrolled clients can join");
+            text.push_str(&format!("; {}", wanted.words(minimum).unwrap_or(can_join)));
             let remedy = "enrol more clients that the job admits, or lower updates_goal, updates_min or over_selection";
             Some(found(Severity::Warning, HealthKind::WaitingForClients, text, remedy))
         }
@@ -269,6 +299,8 @@ mod tests {
             selecting: None,
             ended: Vec::new(),
             evaluation: None,
+            lost: Lost::default(),
+            unmeasured: None,
             shut_out: None,
             losses: Vec::new(),
             disk_full_in_ms: None,
@@ -289,9 +321,14 @@ mod tests {
         EndedRound { number, abandoned: None, explanation: "" }
     }
 
+    /// The most severe line.
+    fn first(facts: &HealthFacts<'_>, now_ms: i64) -> Health {
+        health(facts, now_ms).swap_remove(0)
+    }
+
     #[track_caller]
     fn is(facts: &HealthFacts<'_>, severity: Severity, kind: HealthKind, text: &str) {
-        let health = health(facts, 48_000);
+        let health = first(facts, 48_000);
         assert_eq!((health.severity, health.kind, health.text.as_str()), (severity, kind, text));
         let acts = matches!(severity, Severity::Warning | Severity::Trouble);
         assert!(health.remedy.is_some() || !acts, "a finding has a remedy: {health:?}");
@@ -307,9 +344,9 @@ mod tests {
             "round 4 waits for clients: 1 of 13 are here; in 3 min 33 s it starts with those, or is abandoned with fewer \
              than 5",
         );
-        let wanted = Some(Wanted { attributes: "", matching: 2, enrolled: 2 });
+        let wanted = Some(Wanted { attributes: "", matching: 2, enrolled: 2, present: "" });
         let few = HealthFacts { selecting: Some(SelectingRound { wanted, ..selecting(1) }), ..running() };
-        let text = health(&few, 0);
+        let text = first(&few, 0);
         assert!(
             text.severity == Severity::Warning && text.text.ends_with("; 2 of 2 enrolled clients can join"),
             "{text:?}"
@@ -325,13 +362,15 @@ mod tests {
             Severity::Trouble,
             HealthKind::RoundsAbandoned,
             "3 of the last 4 rounds were abandoned. Round 3 was abandoned: fewer than 5 eligible clients checked in within \
-             5 min. Round 4 has 1 of the 13 clients it needs.",
+             5 min.",
         );
+        let kinds: Vec<_> = health(&facts, 0).into_iter().map(|line| line.kind).collect();
+        assert_eq!(kinds, [HealthKind::RoundsAbandoned, HealthKind::WaitingForClients], "the other line is told as well");
         let ended = vec![committed(6), abandoned(5), abandoned(4), abandoned(3), committed(2), abandoned(1)];
-        let recovers = health(&HealthFacts { ended, ..running() }, 0);
+        let recovers = first(&HealthFacts { ended, ..running() }, 0);
         assert_eq!((recovers.severity, recovers.kind), (Severity::Warning, HealthKind::RoundsAbandoned));
         let ended = vec![abandoned(3), abandoned(2), committed(1)];
-        assert_eq!(health(&HealthFacts { ended, ..running() }, 0).kind, HealthKind::Fine);
+        assert_eq!(first(&HealthFacts { ended, ..running() }, 0).kind, HealthKind::Fine);
     }
 
     #[test]
@@ -354,7 +393,7 @@ mod tests {
             HealthKind::DiskFills,
             "the coordinator's disk is full in 3 d, if it fills as in the last 24 hours",
         );
-        assert_eq!(health(&HealthFacts { disk_full_in_ms: Some(DISK_MS), ..running() }, 0).kind, HealthKind::Fine);
+        assert_eq!(first(&HealthFacts { disk_full_in_ms: Some(DISK_MS), ..running() }, 0).kind, HealthKind::Fine);
         let shut_out = ShutOut { attribute: "platform".into(), value: "pi".into(), clients: 4, assigned: 251 };
         is(
             &HealthFacts { shut_out: Some(shut_out), ..running() },
@@ -366,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_rising_loss_is_no_wobble() {
-        let kind = |losses: &[f64]| health(&HealthFacts { losses: losses.to_vec(), ..running() }, 0).kind;
+        let kind = |losses: &[f64]| first(&HealthFacts { losses: losses.to_vec(), ..running() }, 0).kind;
         assert_eq!(kind(&[0.9, 0.8, 0.7, 0.5, 0.45, 0.5]), HealthKind::LossRises);
         assert_eq!(kind(&[0.5, 0.9, 0.7, 0.6, 0.45, 0.5]), HealthKind::Fine, "the newest is as low as before");
         assert_eq!(kind(&[0.51, 0.52, 0.51, 0.5, 0.5, 0.5]), HealthKind::Fine, "too little to tell");
@@ -375,18 +414,18 @@ mod tests {
 
     #[test]
     fn an_evaluation_that_nobody_can_make_says_whom_it_wants() {
-        let wanted = Some(Wanted { attributes: "role=nobody", matching: 0, enrolled: 18 });
+        let wanted = Some(Wanted { attributes: "role=nobody", matching: 0, enrolled: 18, present: "phone 18" });
         let round = SelectingRound { number: 8, available: 0, needed: 1, minimum: 1, ends_in_ms: 100_000, wanted };
         is(
             &HealthFacts { evaluation: Some(EvaluatorsWanted { round, is_last: true }), ..running() },
             Severity::Warning,
             HealthKind::WaitingForEvaluators,
             "trained; waits for its last evaluation: the evaluation of round 8 has 0 of the 1 evaluator it needs, and 0 of \
-             18 enrolled clients have role=nobody",
+             18 enrolled clients have role=nobody (phone 18)",
         );
         let round = SelectingRound { wanted: None, ..round };
         let between = HealthFacts { evaluation: Some(EvaluatorsWanted { round, is_last: false }), ..running() };
-        assert_eq!(health(&between, 0).kind, HealthKind::Fine, "they may come");
+        assert_eq!(first(&between, 0).kind, HealthKind::Fine, "they may come");
     }
 
     #[test]
@@ -394,19 +433,48 @@ mod tests {
         let round =
             SelectingRound { number: 8, available: 0, needed: 1, minimum: 0, ends_in_ms: 100_000, wanted: None };
         let facts = HealthFacts { evaluation: Some(EvaluatorsWanted { round, is_last: false }), ..running() };
-        let health = health(&facts, 0);
+        let health = first(&facts, 0);
         assert_eq!((health.severity, health.kind), (Severity::Warning, HealthKind::WaitingForEvaluators));
         assert!(health.remedy.is_some_and(|remedy| remedy.contains("test-set upload")), "{}", health.text);
         let facts = HealthFacts { evaluation: Some(EvaluatorsWanted { round, is_last: true }), ..running() };
-        let text = super::health(&facts, 0).text;
+        let text = first(&facts, 0).text;
         let expected =
             "trained; only the evaluation of round 8 waits for the test set of the job, and the job ends with it";
         assert_eq!(text, expected);
     }
 
     #[test]
+    fn an_ended_job_keeps_its_warnings() {
+        let shut_out = ShutOut { attribute: "platform".into(), value: "pi".into(), clients: 4, assigned: 251 };
+        let facts = HealthFacts {
+            state: JobState::Completed,
+            ended: [vec![committed(9); 6], vec![abandoned(3)]].concat(),
+            lost: Lost { rounds: 7, of: 16 },
+            unmeasured: Some("The evaluation of round 9 was abandoned: nobody came."),
+            shut_out: Some(shut_out),
+            disk_full_in_ms: Some(0),
+            ..running()
+        };
+        let lines = health(&facts, 0);
+        let kinds: Vec<_> = lines.iter().map(|line| (line.severity, line.kind)).collect();
+        let expected = [
+            (Severity::Warning, HealthKind::RoundsAbandoned),
+            (Severity::Warning, HealthKind::NotMeasured),
+            (Severity::Warning, HealthKind::ClassShutOut),
+            (Severity::Ok, HealthKind::Ended),
+        ];
+        assert_eq!(kinds, expected);
+        assert!(lines[0].text.starts_with("7 of 16 rounds were abandoned. Round 3 was abandoned"), "{lines:?}");
+        assert!(lines[1].text.ends_with("nobody came."), "{lines:?}");
+        let stopped = EndedRound { abandoned: Some(AbandonReason::JobStopped), ..abandoned(4) };
+        let facts = HealthFacts { state: JobState::Stopped, ended: vec![stopped; 5], ..running() };
+        assert_eq!(health(&facts, 0).len(), 1, "a round that was stopped with its job is not lost");
+        assert_eq!(health(&HealthFacts { unmeasured: Some(""), ..running() }, 0)[0].kind, HealthKind::Fine, "it runs");
+    }
+
+    #[test]
     fn a_job_at_rest_says_so() {
-        let at_rest = |state| health(&HealthFacts { state, ended: vec![abandoned(1); 5], ..running() }, 0);
+        let at_rest = |state| first(&HealthFacts { state, ended: vec![committed(1); 5], ..running() }, 0);
         assert_eq!(at_rest(JobState::Completed).text, "completed");
         assert_eq!(
             (at_rest(JobState::Paused).severity, at_rest(JobState::Paused).kind),
@@ -414,6 +482,6 @@ mod tests {
         );
         assert!(at_rest(JobState::AwaitingModel).remedy.is_some());
         let waits = HealthFacts { next_round_in_ms: Some(6_000), ..running() };
-        assert_eq!(health(&waits, 0).text, "the next round opens in 6 s");
+        assert_eq!(first(&waits, 0).text, "the next round opens in 6 s");
     }
 }

@@ -46,6 +46,7 @@ mod tests {
             training_loss: None,
             loss: None,
             accuracy: None,
+            measured_on: None,
         }
     }
 

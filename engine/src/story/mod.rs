@@ -37,7 +37,7 @@ pub use bias::{Share, verdicts};
 pub use curve::{CurveRow, curve, scalar_curve};
 pub use diversity::useful_updates;
 pub use explain::{RoundStory, Takeover, Undriven, Wanted, explain};
-pub use health::{EndedRound, EvaluatorsWanted, HealthFacts, SelectingRound, ShutOut, health};
+pub use health::{EndedRound, EvaluatorsWanted, HealthFacts, Lost, SelectingRound, ShutOut, health};
 pub use marks::marks;
 pub use outlook::{Arrival, OUTLOOK_ROUNDS, PlayedRound, Policy, outlook};
 pub use pace::{PACE_ROUNDS, ends_in_ms};

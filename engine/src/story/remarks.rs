@@ -4,9 +4,14 @@ use tributary_protocol::job_file::{Divisor, JobFile, StalenessWeight};
 use tributary_protocol::layers::{Layer, LayeredModel, ModelSpec};
 use tributary_protocol::plan::{Algorithm, Loss};
 
+use crate::round::examples_for;
+
+/// Examples of an evaluation that small fleets may not have.
+const STOP_EXAMPLES_MIN: u64 = 100;
+
 /// Remarks on a valid job file, in sentences.
 pub fn remarks(file: &JobFile) -> Vec<String> {
-    let mut remarks: Vec<String> = on_weights(file).into_iter().chain(on_steps(file)).collect();
+    let mut remarks: Vec<String> = on_stop(file).into_iter().chain(on_weights(file)).chain(on_steps(file)).collect();
     let ModelSpec::Layers(model) = &file.model.spec else { return remarks };
     let Ok(outputs) = model.shapes() else { return remarks };
     remarks.extend(on_rows(model, &outputs));
@@ -24,6 +29,18 @@ pub fn remarks(file: &JobFile) -> Vec<String> {
         _ => {}
     }
     remarks
+}
+
+/// An accuracy of which only many examples make sure.
+fn on_stop(file: &JobFile) -> Option<String> {
+    let accuracy = file.stop.accuracy?;
+    let examples = examples_for(accuracy);
+    (examples >= STOP_EXAMPLES_MIN).then(|| {
+        format!(
+            "[stop] accuracy = {accuracy} is reached by the lower end of the 95 % interval: without a single error that \
+             takes {examples} examples in one evaluation, and with errors more."
+        )
+    })
 }
 
 /// A mean of one update is that update, whatever it weighs.

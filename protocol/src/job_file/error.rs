@@ -15,10 +15,10 @@ pub enum JobFileError {
     #[error("a job file has at most {JOB_FILE_BYTES_MAX} bytes; this one has {0}")]
     TooLarge(usize),
     /// The text is not TOML, has an unknown key, or a value of the wrong type.
-    #[error("not a job file: {0}")]
+    #[error("not a job file: {}", in_words(&.0.to_string()))]
     Toml(#[from] toml::de::Error),
     /// The text is not JSON, has an unknown key, or a value of the wrong type.
-    #[error("not a job file: {0}")]
+    #[error("not a job file: {}", in_words(&.0.to_string()))]
     Json(#[from] serde_json::Error),
     /// The layers of the network do not fit each other.
     #[error("[model] {0}")]
@@ -50,6 +50,22 @@ pub enum JobFileError {
         /// The allowed values, in words.
         range: String,
     },
+}
+
+/// What serde calls the types of numbers, for those who wrote the file.
+const TYPES: [(&str, &str); 7] = [
+    ("expected u8", "expected a whole number from 0 to 255"),
+    ("expected u16", "expected a whole number from 0 to 65535"),
+    ("expected u32", "expected a whole number, 0 or more"),
+    ("expected u64", "expected a whole number, 0 or more"),
+    ("expected usize", "expected a whole number, 0 or more"),
+    ("expected f32", "expected a number"),
+    ("expected f64", "expected a number"),
+];
+
+/// The message of a reader in words.
+fn in_words(message: &str) -> String {
+    TYPES.iter().fold(message.to_owned(), |text, (of_rust, words)| text.replace(of_rust, words))
 }
 
 /// Refuses a setting unless the condition holds.

@@ -242,6 +242,9 @@ fn one() -> f64 {
 /// read, in the network, and packed for the network's products.
 pub const COORDINATOR_PARAMETERS_MAX: usize = 1 << 25;
 
+/// Most clients of an evaluation without a goal.
+pub const EVALUATORS_MAX: u32 = 100;
+
 /// Who evaluates the global model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -271,13 +274,15 @@ pub struct EvaluationPolicy {
     /// evaluate.
     #[serde(default)]
     pub attributes: BTreeMap<String, String>,
-    /// Reports after which an evaluation closes before its deadline. Default: 1.
-    #[serde(default = "one_round")]
-    pub reports_goal: u32,
+    /// Reports after which an evaluation closes before its deadline; as many clients are drawn anew for each
+    /// evaluation. Default: every client that may evaluate and is here takes part, at most 100. Of more, the same ones
+    /// take part each time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reports_goal: Option<u32>,
     /// Fewest reports for a result. An evaluation with fewer at its deadline is abandoned. Default: 1.
     #[serde(default = "one_round")]
     pub reports_min: u32,
-    /// Clients drawn per report of the goal, 1 to 10. Default: 1.
+    /// Clients drawn per report of `reports_goal`, 1 to 10. Default: 1.
     #[serde(default = "one")]
     pub over_selection: f64,
     /// Longest wait for available clients, in milliseconds. Default: 300,000.
@@ -295,9 +300,9 @@ impl EvaluationPlace {
 }
 
 impl EvaluationPolicy {
-    /// Size of a full cohort: `ceil(goal * over_selection)`.
+    /// Size of a full cohort: `ceil(goal * over_selection)`, or [`EVALUATORS_MAX`] without a goal.
     pub fn cohort_size(&self) -> u32 {
-        cohort_size(self.reports_goal, self.over_selection)
+        self.reports_goal.map_or(EVALUATORS_MAX, |goal| cohort_size(goal, self.over_selection))
     }
 }
 
@@ -316,7 +321,8 @@ pub struct StopPolicy {
     /// Number of committed training rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u32>,
-    /// Accuracy of an evaluated version, above 0 and at most 1. Requires an `[evaluation]`.
+    /// Accuracy of an evaluated version, above 0 and below 1: the lower end of its 95 % interval must reach it.
+    /// Requires an `[evaluation]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
     /// Name of a metric of the evaluation, with one of `at_least` and `at_most`. Requires an `[evaluation]`.
@@ -410,8 +416,10 @@ impl JobFile {
         require(is_known, PLACE, "\"clients\" here: the coordinator cannot compute an app's own network")?;
         let is_small = self.model.parameters()?.total() <= COORDINATOR_PARAMETERS_MAX;
         require(is_small, PLACE, "\"clients\" for a model of more than 33554432 parameters")?;
+        // A goal of 1 was the default once, and is in files that were written then.
+        let goal_is_set = evaluation.reports_goal.is_some_and(|goal| goal != 1);
         let has_clients =
-            !evaluation.attributes.is_empty() || evaluation.reports_goal != 1 || evaluation.over_selection != one();
+            !evaluation.attributes.is_empty() || goal_is_set || evaluation.over_selection != one();
         let range = "left out where the coordinator evaluates: no client takes part";
         require(!has_clients, "[evaluation] attributes, reports_goal and over_selection", range)
     }
@@ -423,8 +431,8 @@ const PLACE: &str = "[evaluation] where";
 impl StopPolicy {
     fn check(&self, is_evaluated: bool) -> Result<(), JobFileError> {
         require(self.rounds.is_none_or(|rounds| rounds > 0), "[stop] rounds", "at least 1")?;
-        let accuracy = self.accuracy.is_none_or(|accuracy| accuracy > 0.0 && accuracy <= 1.0);
-        require(accuracy, "[stop] accuracy", "above 0 and at most 1")?;
+        let accuracy = self.accuracy.is_none_or(|accuracy| accuracy > 0.0 && accuracy < 1.0);
+        require(accuracy, "[stop] accuracy", "above 0 and below 1: no number of examples makes sure of 1")?;
         let evaluated = "left out, or there must be an [evaluation] to measure it";
         require(self.accuracy.is_none() || is_evaluated, "[stop] accuracy", evaluated)?;
         require(self.metric.is_none() || is_evaluated, "[stop] metric", evaluated)?;
@@ -471,12 +479,15 @@ impl RoundPolicy {
 impl EvaluationPolicy {
     fn check(&self) -> Result<(), JobFileError> {
         require(self.every_rounds > 0, "[evaluation] every_rounds", "at least 1")?;
-        check_counts(
-            self.reports_goal,
-            self.reports_min,
-            self.over_selection,
-            ["[evaluation] reports_goal", "[evaluation] reports_min", "[evaluation] over_selection"],
-        )?;
+        let names = ["[evaluation] reports_goal", "[evaluation] reports_min", "[evaluation] over_selection"];
+        match self.reports_goal {
+            Some(goal) => check_counts(goal, self.reports_min, self.over_selection, names)?,
+            None => {
+                let fits = (1..=EVALUATORS_MAX).contains(&self.reports_min);
+                require(fits, names[1], "1 to 100, or at most reports_goal")?;
+                require(self.over_selection == one(), names[2], "left out without reports_goal")?;
+            }
+        }
         check_duration(self.selection_timeout_ms, "[evaluation] selection_timeout_ms")?;
         check_duration(self.deadline_ms, "[evaluation] deadline_ms")
     }

@@ -124,6 +124,7 @@ fn a_wrong_key_or_number_is_named() {
             "no client takes part",
         ),
         ("name = \"digits\"", "name = \"di gits\"", "di gits"),
+        ("epochs = 1", "epochs = \"five\"", "expected a whole number, 0 or more"),
         (
             "combine = \"weighted_mean\"",
             "combine = \"weighted_mean\"\n[update]\ncodec = 'int7'",

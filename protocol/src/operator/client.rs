@@ -25,9 +25,12 @@ pub struct Population {
     pub clients: u64,
     /// Time of creation.
     pub created_at_ms: i64,
-    /// Number of clients that wait for work now, held by any coordinator.
+    /// Number of clients that are here now: held by any coordinator until there is work, or at work.
     #[serde(default)]
     pub online: u64,
+    /// Those of them that are at work: with an open assignment, and heard of in the last five minutes.
+    #[serde(default)]
+    pub working: u64,
 }
 
 /// A client: an enrolled device or silo.
@@ -63,9 +66,12 @@ pub struct Client {
     pub created_at_ms: i64,
     /// Time of its last request.
     pub last_seen_at_ms: i64,
-    /// Whether a coordinator holds a request of it now, until there is work.
+    /// Whether it is here now: a coordinator holds a request of it until there is work, or it is at work.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub online: bool,
+    /// Whether it is at work: it has an open assignment, and was heard of in the last five minutes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub working: bool,
     /// Number of rounds in which it reported.
     pub reported: u64,
     /// Number of rounds that closed before it reported.

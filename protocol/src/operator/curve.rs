@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::MeasuredOn;
+
 /// The learning curve of a job, reduced to the requested number of points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -60,6 +62,9 @@ pub struct CurvePoint {
     /// Accuracy of the resulting model in its evaluation, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// What that accuracy was measured on. Absent without an accuracy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_on: Option<MeasuredOn>,
     /// Number of accepted reports.
     pub reported: u32,
     /// Number of clients drawn.
@@ -68,7 +73,7 @@ pub struct CurvePoint {
     pub abandoned: bool,
 }
 
-/// The cost of reaching an accuracy for the first time.
+/// The cost of reaching an accuracy for the first time, with the lower bound of its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Target {

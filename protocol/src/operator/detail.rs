@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Round, StalenessCount};
+use super::{MeasuredOn, Round, StalenessCount};
 use crate::classes::ClassCounts;
 use crate::state::Phase;
 
@@ -22,6 +22,9 @@ pub struct RoundDetail {
     /// Counts by class: of this evaluation, or of the evaluation of the resulting model. The sums over all reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<ClassCounts>,
+    /// What these counts were measured on: their evaluation's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes_measured_on: Option<MeasuredOn>,
     /// The effect of other deadlines. Empty until the round has closed, and after its assignments were deleted.
     pub what_if: Vec<WhatIf>,
     /// How stale the accepted updates of this round and the 19 before it were, least first. Empty unless the job is

@@ -1,10 +1,10 @@
-//! How a job is.
+//! How a job is, in lines.
 
 use serde::{Deserialize, Serialize};
 
 use crate::state::{HealthKind, Severity};
 
-/// How a job is, in one line: the most urgent of what there is to say.
+/// How a job is: one line of what there is to say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Health {

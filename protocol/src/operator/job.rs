@@ -65,9 +65,9 @@ pub struct Job {
     pub file: JobFile,
     /// SHA-256 of the plan that its clients follow.
     pub plan_hash: Sha256Hash,
-    /// How the job is. Absent in the answer to a change.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub health: Option<Health>,
+    /// How the job is: what there is to say, most severe first. Absent in the answer to a change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub health: Vec<Health>,
     /// How far it has come. Absent in lists and in the answer to a change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,

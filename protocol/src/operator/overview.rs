@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Health, JobHead, Population, Round};
+use super::{Health, JobHead, MeasuredOn, Population, Round};
 use crate::id::Name;
 use crate::job_file::StopPolicy;
 use crate::state::AssignmentState;
@@ -29,16 +29,19 @@ pub struct Overview {
 pub struct JobOverview {
     /// Summary of the job.
     pub job: JobSummary,
-    /// How the job is.
-    pub health: Health,
+    /// How the job is: what there is to say, most severe first. At least one line.
+    pub health: Vec<Health>,
     /// Open rounds, of training and evaluation.
     pub open_rounds: Vec<OpenRound>,
     /// The training round that ended last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_round: Option<Round>,
-    /// Best accuracy of all evaluated versions, 0 to 1.
+    /// Accuracy of the best evaluated version, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_accuracy: Option<f64>,
+    /// What the best accuracy was measured on. Absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_measured_on: Option<MeasuredOn>,
     /// Training round that made the best evaluated version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_round: Option<u32>,
@@ -48,6 +51,9 @@ pub struct JobOverview {
     /// Accuracy of the newest evaluated version, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// What that accuracy was measured on. Absent without an accuracy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_on: Option<MeasuredOn>,
     /// Loss of the newest evaluated version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::MeasuredOn;
+
 /// How far a job has come.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -9,6 +11,9 @@ pub struct Progress {
     /// Accuracy of the newest evaluated version, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// What that accuracy was measured on. Absent without an accuracy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_on: Option<MeasuredOn>,
     /// Loss of the newest evaluated version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
@@ -43,7 +48,8 @@ pub struct UsefulUpdates {
     pub text: String,
 }
 
-/// The version with the highest accuracy, or without accuracies the lowest loss. Of equal ones, the oldest.
+/// The version whose accuracy has the highest lower bound, or without accuracies the lowest loss. Of equal ones, the
+/// oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BestVersion {
@@ -54,6 +60,9 @@ pub struct BestVersion {
     /// Accuracy of its evaluation, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// What that accuracy was measured on. Absent without an accuracy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_on: Option<MeasuredOn>,
     /// Loss of its evaluation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,

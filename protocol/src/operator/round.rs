@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Adapted, AdaptedGoal, RoundBuffer, ScalarSummary};
+use super::{Adapted, AdaptedGoal, MeasuredOn, RoundBuffer, ScalarSummary};
 use crate::classes::ClassTotals;
 use crate::seed::Seed;
 use crate::state::{AbandonReason, Phase, Task};
@@ -25,7 +25,8 @@ pub struct Round {
     pub base_version: u32,
     /// Seed of the cohort's draw and of the random choices of its clients.
     pub seed: Seed,
-    /// Number of reports after which the round closes before its deadline.
+    /// Number of reports after which the round closes before its deadline. Of an evaluation by all clients that are
+    /// here: those that it has drawn so far.
     pub goal: u32,
     /// Fewest reports for a result.
     pub minimum: u32,
@@ -94,6 +95,9 @@ pub struct Round {
     /// Accuracy of the resulting model in its evaluation, weighted by examples, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// What that accuracy was measured on. Absent without an accuracy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_on: Option<MeasuredOn>,
     /// Bytes of its clients.
     #[serde(flatten)]
     pub traffic: Traffic,

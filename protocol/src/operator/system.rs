@@ -20,9 +20,12 @@ pub struct System {
     pub checkins_per_s: f64,
     /// Number of check-ins that it holds until there is work.
     pub held_clients: u64,
-    /// Number of clients that wait for work at any coordinator.
+    /// Number of clients that are here now: they wait for work at any coordinator, or are at work.
     #[serde(default)]
     pub online_clients: u64,
+    /// Those of them that are at work.
+    #[serde(default)]
+    pub working_clients: u64,
     /// Accepted updates per second at the coordinator that answers, averaged over the last minute.
     #[serde(default)]
     pub updates_per_s: f64,

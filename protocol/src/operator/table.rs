@@ -9,7 +9,7 @@ use crate::scalars::ScalarName;
 
 /// The columns of every table, in order: the members of a [`Round`], and its times in ISO 8601 (UTC) beside those in
 /// milliseconds.
-const COLUMNS: [&str; 37] = [
+const COLUMNS: [&str; 43] = [
     "number",
     "task",
     "phase",
@@ -47,11 +47,20 @@ const COLUMNS: [&str; 37] = [
     "deadline_at_ms",
     "closed_at_ms",
     "ended_at_ms",
+    "measured_on.examples",
+    "measured_on.clients",
+    "measured_on.low",
+    "measured_on.high",
+    "measured_on.worst",
+    "measured_on.p10",
 ];
 
 /// Members of a round that are no columns: named scalars have columns of their own, and counts by class are in JSON.
 #[cfg(test)]
 const LISTS: [&str; 3] = ["metrics", "evaluation_metrics", "classes"];
+/// The member of a round whose figures are columns.
+#[cfg(test)]
+const MEASURED_ON: &str = "measured_on";
 
 /// The columns of a named scalar.
 const SCALAR_FIGURES: [&str; 7] = ["mean", "reports", "min", "p10", "p50", "p90", "max"];
@@ -113,7 +122,10 @@ impl RoundTable {
         let fixed = COLUMNS.map(|column| match column {
             "opened_at" => iso(round.opened_at_ms),
             "ended_at" => round.ended_at_ms.map(iso).unwrap_or_default(),
-            member => field(&members[member]),
+            member => match member.split_once('.') {
+                Some((member, figure)) => field(&members[member][figure]),
+                None => field(&members[member]),
+            },
         });
         let figures = |(of, name): &(ScalarsOf, ScalarName)| {
             let metrics = members[of.member()].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -174,16 +186,21 @@ mod tests {
             "bytes_up": 0, "bytes_down": 0, "reason": "fault", "folded": 3, "selected_at_ms": 1, "deadline_at_ms": 2,
             "closed_at_ms": 3, "ended_at_ms": 4, "training_loss": 0.5, "loss": 0.25, "accuracy": 1.0, "step_norm": 0.1,
             "diversity": 0.3, "norm_max": 2.0, "clip_norm": 1.5, "mu": 0.01,
+            "measured_on": { "examples": 19, "clients": 2, "low": 0.83, "high": 1.0, "worst": 0.9, "p10": 0.9 },
         });
         let round: Round = serde_json::from_value(full).unwrap();
         let mut members = serde_json::to_value(&round).unwrap();
         // A figure of the coordinator that answers, while the round is open.
         members.as_object_mut().unwrap().remove("folded");
+        let measured_on = members.as_object_mut().unwrap().remove(MEASURED_ON).unwrap();
+        for figure in measured_on.as_object().unwrap().keys() {
+            assert!(COLUMNS.contains(&format!("{MEASURED_ON}.{figure}").as_str()), "{figure}");
+        }
         for member in members.as_object().unwrap().keys().filter(|member| !LISTS.contains(&member.as_str())) {
             assert!(COLUMNS.contains(&member.as_str()), "{member}");
         }
         let line = "7,train,abandoned,fault,1970-01-01T00:00:00.000Z,1970-01-01T00:00:00.004Z,1.0,0.25,0.5,13,10,5,0,0,\
-                    0,0,0,0,0,0,0,0,0,0,0,0.1,2.0,1.5,0.01,0.3,6,1,0,1,2,3,4";
+                    0,0,0,0,0,0,0,0,0,0,0,0.1,2.0,1.5,0.01,0.3,6,1,0,1,2,3,4,19,2,0.83,1.0,0.9,0.9";
         let table = RoundTable::default();
         assert_eq!(table.line(&round).unwrap(), line);
         assert_eq!(table.columns().matches(',').count(), line.matches(',').count());

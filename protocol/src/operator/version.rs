@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::MeasuredOn;
 use crate::hash::Sha256Hash;
 
 /// A version of a job's model.
@@ -25,6 +26,9 @@ pub struct ModelVersion {
     /// Accuracy of its evaluation, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// What that accuracy was measured on. Absent without an accuracy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_on: Option<MeasuredOn>,
     /// Loss of its evaluation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tributary_protocol::id::JobId;
 
 use super::takeover;
-use crate::db::{DbError, Holder};
+use crate::db::{DbError, Holder, renew_every_ms};
 use crate::runtime::lock::Locked;
 use crate::services::Services;
 
@@ -50,7 +50,7 @@ pub enum Lease {
 impl Leases {
     /// No lease yet, for a process that starts now.
     pub fn new(length: Duration, now_ms: i64) -> Self {
-        let length_ms = i64::try_from(length.as_millis()).unwrap_or(i64::MAX).max(3);
+        let length_ms = i64::try_from(length.as_millis()).unwrap_or(i64::MAX).max(8);
         Self { length_ms, started_at_ms: now_ms, held: Mutex::default() }
     }
 
@@ -63,9 +63,9 @@ impl Leases {
         self.held.locked().until_ms.values().filter(|until_ms| now_ms < **until_ms).count()
     }
 
-    /// Leases are renewed after a third of their length: two failures in a row lose nothing.
+    /// Leases are renewed after an eighth of their length: six failures in a row lose nothing.
     fn renew_every_ms(&self) -> i64 {
-        self.length_ms / 3
+        renew_every_ms(self.length_ms)
     }
 
     /// Takes the lease on a job. Does not touch the database while this coordinator holds it.

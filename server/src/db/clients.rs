@@ -367,6 +367,7 @@ impl TryFrom<ClientWithCounts> for Client {
             created_at_ms: client.created_at_ms,
             last_seen_at_ms: client.last_seen_at_ms,
             online: false,
+            working: false,
             reported: row.reported,
             expired: row.expired,
             spare: row.spare,

@@ -11,6 +11,16 @@ use super::tx::{Json, Text, execute, fetch, on_postgres, stored};
 use super::{DbError, Tx};
 use tributary_engine::round::Candidate;
 
+/// How often a node with leases of this length renews them: many times, so that its silence is soon known.
+pub fn renew_every_ms(lease_ms: i64) -> i64 {
+    lease_ms / 8
+}
+
+/// The silence after which a node is late: it has missed a renewal, and was given more than half of its time besides.
+fn late_after_ms(lease_ms: i64) -> i64 {
+    lease_ms / 5
+}
+
 #[derive(sqlx::FromRow)]
 struct NodeRow {
     #[sqlx(try_from = "String")]
@@ -22,11 +32,10 @@ struct NodeRow {
 }
 
 impl NodeRow {
-    /// A node renews its lease after a third of it.
     fn state(&self, now_ms: i64) -> NodeState {
         match now_ms.saturating_sub(self.seen_at_ms) {
             silent_ms if silent_ms >= self.lease_ms => NodeState::Dead,
-            silent_ms if silent_ms > self.lease_ms / 3 * 2 => NodeState::Late,
+            silent_ms if silent_ms >= late_after_ms(self.lease_ms) => NodeState::Late,
             _ => NodeState::Alive,
         }
     }
@@ -51,8 +60,8 @@ impl Holder {
 
     /// Whether it has missed a renewal, and so may be dead.
     pub fn is_missing(&self, now_ms: i64) -> bool {
-        let late_ms = self.lease_ms.unwrap_or(0) / 3 * 2;
-        now_ms >= self.expires_at_ms || self.seen_at_ms.is_none_or(|seen_at_ms| now_ms - seen_at_ms > late_ms)
+        let late_ms = late_after_ms(self.lease_ms.unwrap_or(0));
+        now_ms >= self.expires_at_ms || self.seen_at_ms.is_none_or(|seen_at_ms| now_ms - seen_at_ms >= late_ms)
     }
 }
 
@@ -261,6 +270,14 @@ impl Tx {
     pub async fn seats(&mut self, now_ms: i64) -> Result<Vec<(ClientId, Name)>, DbError> {
         let sql = "select client, population from seats where until_ms > $1";
         let rows = fetch!(self, (Text<ClientId>, Text<Name>), fetch_all, sql, now_ms);
+        Ok(rows.into_iter().map(|(Text(client), Text(population))| (client, population)).collect())
+    }
+
+    /// The clients with an open assignment that were given it or heard of since `since_ms`, with their populations.
+    pub async fn working(&mut self, since_ms: i64) -> Result<Vec<(ClientId, Name)>, DbError> {
+        let sql = "select c.id, c.population from assignments a join clients c on c.id = a.client \
+                   where a.state = 'assigned' and (a.assigned_at_ms >= $1 or c.last_seen_at_ms >= $1)";
+        let rows = fetch!(self, (Text<ClientId>, Text<Name>), fetch_all, sql, since_ms);
         Ok(rows.into_iter().map(|(Text(client), Text(population))| (client, population)).collect())
     }
 

@@ -31,6 +31,7 @@ impl Tx {
             Transition::Assignment { round, became, .. } => {
                 let outcome = match became {
                     Became::State(state) => AssignmentOutcome::Became(state),
+                    Became::Spare => AssignmentOutcome::Spare,
                     Became::Late => AssignmentOutcome::Late,
                     Became::Stopped => AssignmentOutcome::Stopped,
                 };

@@ -6,6 +6,7 @@ use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::state::JobState;
 
+use super::measured::{MeasuredRow, measured_columns};
 use super::tx::{Json, execute, fetch, on_postgres, stored};
 use super::{DbError, Tx};
 
@@ -103,15 +104,19 @@ struct ModelRow {
     created_at_ms: i64,
     deleted_at_ms: Option<i64>,
     pinned_at_ms: Option<i64>,
-    accuracy: Option<f64>,
     loss: Option<f64>,
+    #[sqlx(flatten)]
+    measured: MeasuredRow,
 }
 
 /// Versions `m` with the evaluations of their rounds `r`, as [`ModelRow`]s.
 macro_rules! models_measured {
     () => {
-        "select m.version, m.round, m.sha256, m.bytes, m.created_at_ms, m.deleted_at_ms, m.pinned_at_ms, r.accuracy, \
-         r.loss from models m left join rounds r on r.job = m.job and r.task = 'train' and r.number = m.round "
+        concat!(
+            "select m.version, m.round, m.sha256, m.bytes, m.created_at_ms, m.deleted_at_ms, m.pinned_at_ms, r.loss, ",
+            measured_columns!(),
+            " from models m left join rounds r on r.job = m.job and r.task = 'train' and r.number = m.round "
+        )
     };
 }
 
@@ -126,7 +131,8 @@ impl TryFrom<ModelRow> for ModelVersion {
             bytes: row.bytes,
             created_at_ms: row.created_at_ms,
             deleted_at_ms: row.deleted_at_ms,
-            accuracy: row.accuracy,
+            accuracy: row.measured.accuracy,
+            measured_on: row.measured.on(),
             loss: row.loss,
             best: false,
             pinned_at_ms: row.pinned_at_ms,

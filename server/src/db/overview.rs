@@ -1,9 +1,10 @@
 //! Jobs at a glance: totals, sparklines, learning curves, cohorts as cells.
 
 use tributary_protocol::id::{JobId, Name};
-use tributary_protocol::operator::{Cell, SparkPoint};
+use tributary_protocol::operator::{Cell, MeasuredOn, SparkPoint};
 use tributary_protocol::state::{AssignmentState, Phase};
 
+use super::measured::{MeasuredRow, measured_columns};
 use super::tx::{fetch, stored};
 use super::{DbError, JobRow, RoundKey, Tx};
 use tributary_engine::round::DiverseRound;
@@ -21,10 +22,19 @@ pub struct JobTotals {
 }
 
 /// Evaluation of a job's newest evaluated model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     pub accuracy: Option<f64>,
+    /// What that accuracy was measured on.
+    pub on: Option<MeasuredOn>,
     pub loss: Option<f64>,
+}
+
+#[derive(sqlx::FromRow)]
+struct LatestRow {
+    loss: Option<f64>,
+    #[sqlx(flatten)]
+    measured: MeasuredRow,
 }
 
 #[derive(sqlx::FromRow)]
@@ -63,7 +73,8 @@ struct CurveColumns {
     bytes_down: u64,
     training_loss: Option<f64>,
     loss: Option<f64>,
-    accuracy: Option<f64>,
+    #[sqlx(flatten)]
+    measured: MeasuredRow,
 }
 
 impl Tx {
@@ -93,9 +104,18 @@ impl Tx {
 
     /// Evaluation of a job's newest evaluated model.
     pub async fn latest_measured(&mut self, job: JobId) -> Result<Measured, DbError> {
-        let sql = "select accuracy, loss from rounds where job = $1 and task = 'evaluate' and phase = 'committed' \
-                   order by number desc limit 1";
-        Ok(fetch!(self, Measured, fetch_optional, sql, job.to_string()).unwrap_or_default())
+        let sql = concat!(
+            "select r.loss, ",
+            measured_columns!(),
+            " from rounds r where r.job = $1 and r.task = 'evaluate' and r.phase = 'committed' \
+             order by r.number desc limit 1"
+        );
+        let latest = fetch!(self, LatestRow, fetch_optional, sql, job.to_string());
+        Ok(latest.map_or_else(Measured::default, |LatestRow { loss, measured }| Measured {
+            accuracy: measured.accuracy,
+            on: measured.on(),
+            loss,
+        }))
     }
 
     /// When the last `limit` committed training rounds ended, in order.
@@ -146,9 +166,12 @@ impl Tx {
 
     /// Every ended training round of a job, in order, with the columns of its learning curve.
     pub async fn curve_rows(&mut self, job: JobId) -> Result<Vec<CurveRow>, DbError> {
-        let sql = "select number, phase, ended_at_ms, cohort, reported, work_ms, bytes_up, bytes_down, training_loss, \
-                   loss, accuracy from rounds where job = $1 and task = 'train' and ended_at_ms is not null \
-                   order by number";
+        let sql = concat!(
+            "select r.number, r.phase, r.ended_at_ms, r.cohort, r.reported, r.work_ms, r.bytes_up, r.bytes_down, \
+             r.training_loss, r.loss, ",
+            measured_columns!(),
+            " from rounds r where r.job = $1 and r.task = 'train' and r.ended_at_ms is not null order by r.number"
+        );
         let rows = fetch!(self, CurveColumns, fetch_all, sql, job.to_string());
         Ok(rows.into_iter().map(CurveRow::from).collect())
     }
@@ -167,7 +190,8 @@ impl From<CurveColumns> for CurveRow {
             bytes_down: row.bytes_down,
             training_loss: row.training_loss,
             loss: row.loss,
-            accuracy: row.accuracy,
+            accuracy: row.measured.accuracy,
+            measured_on: row.measured.on(),
         }
     }
 }

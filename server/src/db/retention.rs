@@ -4,6 +4,7 @@ use tributary_protocol::id::{JobId, TokenId};
 use tributary_protocol::operator::BestVersion;
 use tributary_protocol::state::Task;
 
+use super::measured::{MeasuredRow, measured_columns};
 use super::names::model_key;
 use super::tx::{execute, fetch};
 use super::{DbError, RoundKey, Tx};
@@ -28,8 +29,9 @@ struct Best {
     version: u32,
     #[sqlx(try_from = "i64")]
     round: u32,
-    accuracy: Option<f64>,
     loss: Option<f64>,
+    #[sqlx(flatten)]
+    measured: MeasuredRow,
 }
 
 impl Tx {
@@ -43,17 +45,27 @@ impl Tx {
         Ok(rows.into_iter().map(|row| row.version).collect())
     }
 
-    /// The version of a job with the best evaluation: the highest accuracy, or without one the lowest loss. Of equal
-    /// ones, the oldest.
+    /// The version of a job with the best evaluation: the highest lower bound of its accuracy, or without one the
+    /// lowest loss. Of equal ones, the oldest.
     ///
     /// # Errors
     /// [`DbError`].
     pub async fn best_version(&mut self, job: JobId) -> Result<Option<BestVersion>, DbError> {
-        let sql = "select m.version, r.number as round, r.accuracy, r.loss from rounds r join models m on m.job = r.job and m.round = r.number \
-                   where r.job = $1 and r.task = 'train' and r.phase = 'committed' and r.loss is not null \
-                   order by coalesce(r.accuracy, -1) desc, r.loss, r.number limit 1";
+        let sql = concat!(
+            "select m.version, r.number as round, r.loss, ",
+            measured_columns!(),
+            " from rounds r join models m on m.job = r.job and m.round = r.number \
+             where r.job = $1 and r.task = 'train' and r.phase = 'committed' and r.loss is not null \
+             order by coalesce(r.accuracy_low, -1) desc, r.loss, r.number limit 1"
+        );
         let best = fetch!(self, Best, fetch_optional, sql, job.to_string());
-        Ok(best.map(|Best { version, round, accuracy, loss }| BestVersion { version, round, accuracy, loss }))
+        Ok(best.map(|Best { version, round, loss, measured }| BestVersion {
+            version,
+            round,
+            accuracy: measured.accuracy,
+            measured_on: measured.on(),
+            loss,
+        }))
     }
 
     /// Deletes the file of a model version, and those that are made of it. False when it is gone already or pinned.

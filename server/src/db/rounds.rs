@@ -1,14 +1,17 @@
 //! Rounds: training and evaluation.
 
-use tributary_engine::round::{Opening, TaskPolicy, Tempo};
+use std::collections::HashSet;
+
+use tributary_engine::round::{Opening, TaskPolicy, Tempo, Trained, measured};
 use tributary_protocol::classes::ClassTotals;
 use tributary_protocol::fixed::Contribution;
-use tributary_protocol::id::{AssignmentId, JobId};
-use tributary_protocol::operator::{Round, RoundBuffer};
+use tributary_protocol::id::{AssignmentId, ClientId, JobId};
+use tributary_protocol::operator::{MeasuredOn, Round, RoundBuffer};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 use tributary_protocol::traffic::Traffic;
 
+use super::measured::MeasuredRow;
 use super::traffic::TrafficRow;
 use super::tx::{Json, Text, execute, fetch, stored};
 use super::{DbError, Tx};
@@ -75,7 +78,8 @@ pub struct RoundRow {
     pub training_loss: Option<f64>,
     loss: Option<f64>,
     /// Accuracy of the model that the round produced, once it is evaluated.
-    pub accuracy: Option<f64>,
+    #[sqlx(flatten)]
+    measured: MeasuredRow,
     #[sqlx(flatten)]
     traffic: TrafficRow,
     #[sqlx(try_from = "i64")]
@@ -140,7 +144,7 @@ impl From<RoundRow> for Round {
             lost_weight: row.lost_weight,
         };
         let buffer = match policy.tempo {
-            Tempo::Cohort | Tempo::Coordinator => None,
+            Tempo::Cohort | Tempo::Coordinator | Tempo::Panel { .. } => None,
             Tempo::Buffer { concurrency, staleness_max } => Some(buffer(concurrency, Some(staleness_max), None)),
             Tempo::Members { members_max, slack } => Some(buffer(members_max, None, Some(slack))),
         };
@@ -155,7 +159,11 @@ impl From<RoundRow> for Round {
             base_version: row.base_version,
             seed: row.seed(),
             reason: row.reason.map(|Text(reason)| reason),
-            goal: row.goal,
+            goal: match policy.tempo {
+                Tempo::Panel { expected, .. } if row.cohort == 0 => expected,
+                Tempo::Panel { .. } => row.cohort,
+                _ => row.goal,
+            },
             minimum: row.minimum,
             cohort: row.cohort,
             reported: row.reported,
@@ -174,7 +182,8 @@ impl From<RoundRow> for Round {
             weight: row.weight,
             training_loss: row.training_loss,
             loss: row.loss,
-            accuracy: row.accuracy,
+            accuracy: row.measured.accuracy,
+            measured_on: row.measured.on(),
             traffic: row.traffic.into(),
             step_norm: row.step_norm,
             diversity: row.diversity,
@@ -194,7 +203,8 @@ macro_rules! round_columns {
         "job, task, number, phase, reason, base_version, seed, goal, minimum, opened_at_ms, selected_at_ms, \
          deadline_at_ms, closed_at_ms, ended_at_ms, cohort, reported, rejected, failed, expired, weight, training_loss, \
          loss, accuracy, bytes_up, bytes_down, raw_bytes_up, raw_bytes_down, work_ms, step_norm, diversity, saved_ms, \
-         policy, norm_max, pruned_at_ms, class_totals, drawn, staleness, lost_weight"
+         policy, norm_max, pruned_at_ms, class_totals, drawn, staleness, lost_weight, accuracy_examples, \
+         accuracy_clients, accuracy_low, accuracy_worst, accuracy_p10"
     };
 }
 
@@ -211,12 +221,12 @@ macro_rules! work_of_round {
 }
 
 /// Combined results of a model's evaluation.
-#[derive(Clone, Copy, Debug, PartialEq, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EvaluationSummary {
     /// Mean loss, weighted by examples.
     pub loss: Option<f64>,
-    /// Accuracy, weighted by examples.
-    pub accuracy: Option<f64>,
+    /// Accuracy, weighted by examples, and what it was measured on.
+    pub accuracy: Option<(f64, MeasuredOn)>,
 }
 
 /// Update statistics of a round.
@@ -400,16 +410,37 @@ impl Tx {
 
     /// Results of an evaluation round: means, weighted by examples.
     pub async fn evaluation_summary(&mut self, key: RoundKey) -> Result<EvaluationSummary, DbError> {
-        let sql = "select sum(loss * weight) / sum(weight) as loss, \
-                   sum(accuracy * weight) / sum(case when accuracy is null then 0 else weight end) as accuracy \
-                   from assignments where job = $1 and task = 'evaluate' and round = $2 and state = 'reported' and weight > 0";
-        Ok(fetch!(self, EvaluationSummary, fetch_one, sql, key.job.to_string(), i64::from(key.number)))
+        let (job, number) = (key.job.to_string(), i64::from(key.number));
+        let sql = "select sum(loss * weight) / sum(weight) as loss from assignments \
+                   where job = $1 and task = 'evaluate' and round = $2 and state = 'reported' and weight > 0";
+        let (loss,) = fetch!(self, (Option<f64>,), fetch_one, sql, job.as_str(), number);
+        let sql = "select accuracy, weight from assignments where job = $1 and task = 'evaluate' and round = $2 \
+                   and state = 'reported' and weight > 0 and accuracy is not null";
+        let rows = fetch!(self, (f64, i64), fetch_all, sql, job.as_str(), number);
+        let reports: Vec<_> =
+            rows.into_iter().map(|(accuracy, weight)| (accuracy, u64::try_from(weight).unwrap_or(0))).collect();
+        Ok(EvaluationSummary { loss, accuracy: measured(&reports) })
     }
 
     /// Stores the results of an evaluation with its own round and with the training round that produced the model.
     pub async fn store_evaluation(&mut self, key: RoundKey, summary: EvaluationSummary) -> Result<(), DbError> {
-        let sql = "update rounds set loss = $3, accuracy = $4 where job = $1 and number = $2";
-        execute!(self, sql, key.job.to_string(), i64::from(key.number), summary.loss, summary.accuracy);
+        let sql = "update rounds set loss = $3, accuracy = $4, accuracy_examples = $5, accuracy_clients = $6, \
+                   accuracy_low = $7, accuracy_worst = $8, accuracy_p10 = $9 where job = $1 and number = $2 \
+                   and task in ('train', 'evaluate')";
+        let on = summary.accuracy.map(|(_, on)| on);
+        execute!(
+            self,
+            sql,
+            key.job.to_string(),
+            i64::from(key.number),
+            summary.loss,
+            summary.accuracy.map(|(accuracy, _)| accuracy),
+            on.map(|on| stored(on.examples)),
+            on.map(|on| i64::from(on.clients)),
+            on.map(|on| on.low),
+            on.and_then(|on| on.worst),
+            on.and_then(|on| on.p10)
+        );
         Ok(())
     }
 
@@ -429,11 +460,66 @@ impl Tx {
         Ok(())
     }
 
-    /// Accuracy of the newest evaluated model of a job.
+    /// Lower bound of the accuracy of the newest evaluated model of a job.
     pub async fn latest_accuracy(&mut self, job: JobId) -> Result<Option<f64>, DbError> {
-        let sql = "select accuracy from rounds where job = $1 and task = 'evaluate' and phase = 'committed' \
+        let sql = "select accuracy_low from rounds where job = $1 and task = 'evaluate' and phase = 'committed' \
                    order by number desc limit 1";
         let row = fetch!(self, (Option<f64>,), fetch_optional, sql, job.to_string());
         Ok(row.and_then(|(accuracy,)| accuracy))
+    }
+
+    /// Number of training rounds of a job that came to nothing: abandoned, but neither stopped with the job nor
+    /// superseded by its result.
+    pub async fn lost_rounds(&mut self, job: JobId) -> Result<u32, DbError> {
+        let sql = "select count(*) from rounds where job = $1 and task = 'train' and phase = 'abandoned' \
+                   and reason not in ('job_stopped', 'superseded')";
+        let (count,) = fetch!(self, (i64,), fetch_one, sql, job.to_string());
+        Ok(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
+    /// Adds clients to the cohort of a round that is training. Returns false when another driver was faster: the cohort
+    /// is no longer `before`.
+    pub async fn widen_round(&mut self, key: RoundKey, before: u32, clients: usize) -> Result<bool, DbError> {
+        let sql = "update rounds set cohort = cohort + $5 \
+                   where job = $1 and task = $2 and number = $3 and phase = 'training' and cohort = $4";
+        let (job, number) = (key.job.to_string(), i64::from(key.number));
+        Ok(execute!(self, sql, job.as_str(), key.task.as_str(), number, i64::from(before), clients as i64) == 1)
+    }
+
+    /// The clients that were drawn for a round.
+    pub async fn drawn_clients(&mut self, key: RoundKey) -> Result<HashSet<ClientId>, DbError> {
+        let sql = "select distinct client from assignments where job = $1 and task = $2 and round = $3";
+        let (job, number) = (key.job.to_string(), i64::from(key.number));
+        let rows = fetch!(self, (String,), fetch_all, sql, job.as_str(), key.task.as_str(), number);
+        let client = |(id,): (String,)| id.parse().map_err(|error| DbError::corrupt("assignments.client", error));
+        rows.into_iter().map(client).collect()
+    }
+
+    /// How many clients whose updates made the model of an evaluation have not been drawn for it.
+    pub async fn makers_not_drawn(&mut self, key: RoundKey) -> Result<u32, DbError> {
+        let sql = "select count(distinct t.client) from assignments t where t.job = $1 and t.task = 'train' \
+                   and t.round = $2 and t.state = 'reported' and not exists (select 1 from assignments e \
+                   where e.job = $1 and e.task = 'evaluate' and e.round = $2 and e.client = t.client)";
+        let (clients,) = fetch!(self, (i64,), fetch_one, sql, key.job.to_string(), i64::from(key.number));
+        Ok(u32::try_from(clients).unwrap_or(u32::MAX))
+    }
+
+    /// What an evaluation asks about the training round of its number, and about the evaluations before.
+    pub(super) async fn trained(&mut self, key: RoundKey) -> Result<Trained, DbError> {
+        let (job, number) = (key.job.to_string(), i64::from(key.number));
+        let sql = "select count(distinct client) from assignments where job = $1 and task = 'train' and round = $2 \
+                   and state = 'reported'";
+        let (clients,) = fetch!(self, (i64,), fetch_one, sql, job.as_str(), number);
+        let sql = "select coalesce(closed_at_ms - selected_at_ms, 0) from rounds \
+                   where job = $1 and task = 'train' and number = $2";
+        let took = fetch!(self, (i64,), fetch_optional, sql, job.as_str(), number);
+        let sql = "select reported from rounds where job = $1 and task = 'evaluate' and phase = 'committed' \
+                   and number < $2 order by number desc limit 1";
+        let evaluators = fetch!(self, (i64,), fetch_optional, sql, job.as_str(), number);
+        Ok(Trained {
+            clients: u32::try_from(clients).unwrap_or(u32::MAX),
+            took_ms: took.map_or(0, |(took_ms,)| took_ms),
+            evaluators: evaluators.map_or(0, |(reported,)| u32::try_from(reported).unwrap_or(u32::MAX)),
+        })
     }
 }

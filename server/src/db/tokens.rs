@@ -239,5 +239,5 @@ impl Tx {
 }
 
 fn population(row: PopulationRow) -> Population {
-    Population { name: row.name, clients: row.clients, created_at_ms: row.created_at_ms, online: 0 }
+    Population { name: row.name, clients: row.clients, created_at_ms: row.created_at_ms, online: 0, working: 0 }
 }

@@ -48,6 +48,8 @@ pub enum JobCause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Became {
     State(AssignmentState),
+    /// Expired, and its work was needed no more: the round had its goal, or the job its end.
+    Spare,
     /// The client finished after its assignment had expired.
     Late,
     /// The client stopped, unfinished, after its assignment had expired.
@@ -101,6 +103,7 @@ impl Transition<'_> {
             Self::TakenOver { .. } => "taken_over",
             Self::Round { phase, .. } => phase.as_str(),
             Self::Assignment { became: Became::State(state), .. } => state.as_str(),
+            Self::Assignment { became: Became::Spare, .. } => AssignmentState::Expired.as_str(),
             Self::Assignment { became: Became::Late, .. } => "late",
             Self::Assignment { became: Became::Stopped, .. } => "stopped",
         }

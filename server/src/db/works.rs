@@ -35,7 +35,7 @@ impl Tx {
     /// What the opening of a round reads of those before.
     pub async fn history(&mut self, key: RoundKey, lookback: &Lookback<'_>) -> Result<History, DbError> {
         let mut history = History::default();
-        let Lookback { norms_since, last, works_since, class, diverse_rounds } = *lookback;
+        let Lookback { norms_since, last, works_since, class, diverse_rounds, trained } = *lookback;
         if let Some(since) = norms_since {
             history.norms = self.recent_norms(key.job, since, NORMS_MAX).await?;
             history.abandoned_in_a_row = self.job(key.job).await?.map_or(0, |job| job.abandoned_in_a_row);
@@ -49,6 +49,9 @@ impl Tx {
         }
         if diverse_rounds > 0 {
             history.diverse = self.diverse_rounds(key.job, diverse_rounds).await?;
+        }
+        if trained {
+            history.trained = self.trained(key).await?;
         }
         Ok(history)
     }

@@ -46,9 +46,10 @@ async fn draw(
     clients: &[Arc<Candidate>],
 ) -> Result<(), DriverError> {
     let Driver { services, fleet, updates, .. } = driver;
-    match round.is_buffer() {
-        true => buffers::draw(services, fleet, round, clients).await?,
-        false => rounds::start(services, fleet, round, clients).await?,
+    match (round.is_buffer(), round.phase) {
+        (true, _) => buffers::draw(services, fleet, round, clients).await?,
+        (false, Phase::Training) => rounds::join(services, fleet, round, clients).await?,
+        (false, _) => rounds::start(services, fleet, round, clients).await?,
     }
     if round.task == Task::Train {
         updates.sums.open(round.key(), spec);

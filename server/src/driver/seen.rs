@@ -38,13 +38,13 @@ impl Seen {
         let mut rounds = Vec::with_capacity(rows.len());
         for row in &rows {
             let source = source(driver, &mut tx, &spec, &waiting, row).await?;
-            rounds.push(open_round(row, source));
+            rounds.push(OpenRound { awaited: awaited(&mut tx, row).await?, ..open_round(row, source) });
         }
         Ok(Some(Self {
             work: if tempo.is_buffer() { tx.open_work(id).await? } else { None },
             members: match tempo {
                 Tempo::Members { .. } => tx.members(id).await?,
-                Tempo::Cohort | Tempo::Coordinator | Tempo::Buffer { .. } => Vec::new(),
+                Tempo::Cohort | Tempo::Coordinator | Tempo::Panel { .. } | Tempo::Buffer { .. } => Vec::new(),
             },
             spec,
             rows,
@@ -115,8 +115,21 @@ fn open_round(row: &RoundRow, source: Source) -> OpenRound {
         deadline_at_ms: row.deadline_at_ms,
         working: row.working(),
         reported: row.reported,
-        drawn: row.drawn,
+        awaited: 0,
+        drawn: if matches!(row.policy().tempo, Tempo::Panel { .. }) { row.cohort } else { row.drawn },
         source,
+    }
+}
+
+/// The clients that a panel waits for and has not drawn yet. Where evaluators are told apart by their attributes, any of
+/// them may be among those that came the last time.
+async fn awaited(tx: &mut Tx, row: &RoundRow) -> Result<u32, DbError> {
+    match row.policy().tempo {
+        Tempo::Panel { expected, makers: true, .. } if row.phase == Phase::Training => {
+            Ok(tx.makers_not_drawn(row.key()).await?.min(expected))
+        }
+        Tempo::Panel { expected, .. } => Ok(expected.saturating_sub(row.cohort)),
+        _ => Ok(0),
     }
 }
 
@@ -135,7 +148,12 @@ async fn source(
             is_under_way: driver.evaluations.is_under_way(row.key()),
         });
     }
-    let eligible = if row.draws() { waiting.eligible(spec, row) } else { Vec::new() };
+    let mut eligible = if row.draws() { waiting.eligible(spec, row) } else { Vec::new() };
+    if matches!(row.policy().tempo, Tempo::Panel { .. }) && row.phase == Phase::Training && !eligible.is_empty() {
+        // A client takes part once.
+        let drawn = tx.drawn_clients(row.key()).await?;
+        eligible.retain(|candidate| !drawn.contains(&candidate.client));
+    }
     let reads_reports = matches!(spec.file.round.selection, Selection::PowerOfChoice { .. } | Selection::Utility(_));
     let reports = match (row.task, row.phase) {
         (Task::Train, Phase::Selecting) if reads_reports => tx.last_reports(row.job).await?,

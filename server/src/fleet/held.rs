@@ -103,6 +103,21 @@ impl Fleet {
         Ok(())
     }
 
+    /// Stores that a client was heard of, if `last_seen_at_ms` is too old.
+    ///
+    /// # Errors
+    /// [`DbError`] when it cannot be stored.
+    pub async fn heard(services: &Services, client: &ClientRow) -> Result<(), DbError> {
+        let now_ms = services.clock.now_ms();
+        if now_ms - client.last_seen_at_ms >= SEEN_EVERY_MS {
+            let mut tx = services.db.begin().await?;
+            let sdk = client.sdk.as_ref().map(|Text(sdk)| sdk);
+            tx.client_seen(client.id, &client.attributes.0, sdk, client.examples, now_ms).await?;
+            tx.commit().await?;
+        }
+        Ok(())
+    }
+
     /// When a client should check in again, in milliseconds from now.
     ///
     /// # Errors

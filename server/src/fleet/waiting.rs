@@ -7,7 +7,6 @@ use tributary_engine::job::JobSpec;
 use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit};
 use tributary_protocol::id::ClientId;
 use tributary_protocol::state::{Phase, Task};
-use tributary_protocol::update::CodecName;
 
 use super::Fleet;
 use crate::db::{DbError, RoundRow, Tx};
@@ -90,24 +89,4 @@ pub async fn available(
 ) -> Result<u32, DbError> {
     let waiting = Waiting::read(services, fleet, tx, spec, std::slice::from_ref(round)).await?;
     Ok(u32::try_from(waiting.eligible(spec, round).len()).unwrap_or(u32::MAX))
-}
-
-/// How many enrolled clients a round may draw by their attributes, and how many are enrolled. Examples, codecs and rest
-/// are left out: they change.
-pub async fn enrolled(tx: &mut Tx, spec: &JobSpec, round: &RoundRow) -> Result<(u64, u64), DbError> {
-    let rules = EligibilityRules::of(&spec.file, round.task, round.number);
-    let (mut matching, mut all) = (0, 0);
-    for (attributes, clients) in tx.client_attributes(&spec.file.population).await? {
-        let candidate = Candidate {
-            client: ClientId::from_random([0; 16]),
-            number: 0,
-            attributes,
-            examples: u64::MAX,
-            codecs: CodecName::ALL.to_vec(),
-            schema: None,
-        };
-        all += clients;
-        matching += if admit(&candidate, None, &rules).is_ok() { clients } else { 0 };
-    }
-    Ok((matching, all))
 }

@@ -300,10 +300,11 @@ impl<'a> Transaction<'a> {
                 tx.tick_member(key.job, client).await?;
                 round.policy().goal_with(tx.count_members(key.job).await?)
             }
-            Tempo::Cohort | Tempo::Coordinator | Tempo::Buffer { .. } => round.goal,
+            Tempo::Cohort | Tempo::Coordinator | Tempo::Panel { .. } | Tempo::Buffer { .. } => round.goal,
         };
         // Otherwise the round waits for its other clients, as before. In a buffer a place is free.
-        let is_last = round.working() <= 1 || assignment.term().is_own();
+        let closes_between = matches!(round.policy().tempo, Tempo::Panel { .. });
+        let is_last = round.working() <= 1 || assignment.term().is_own() || closes_between;
         reports.push(assignment.id);
         let contribution = report.figures.contribution;
         *sum = sum.plus(contribution);

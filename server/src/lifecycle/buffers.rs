@@ -7,7 +7,7 @@ use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::state::Phase;
 
 use super::drawn::{assign, commit_and_give, stand_up};
-use super::expiry::expire_one;
+use super::expiry::{Need, expire_one};
 use crate::db::{AssignmentRow, DbError, NewAssignment, NewRound, RoundRow, Transition, Tx};
 use crate::fleet::Fleet;
 use crate::runtime::entropy;
@@ -28,7 +28,7 @@ pub(super) async fn begin(tx: &mut Tx, round: &NewRound, now_ms: i64) -> Result<
             let reason =
                 format!("too stale: version {base_version} is {behind} versions behind, and the job allows {most}");
             tx.discard_upload(assignment.id).await?;
-            expire_one(tx, &assignment, Some(&reason), now_ms).await?;
+            expire_one(tx, &assignment, Need::Needed, Some(&reason), now_ms).await?;
         }
     }
     let moved = tx.move_assignments(key).await?;
@@ -90,21 +90,26 @@ pub(crate) async fn draw(
 pub(crate) async fn expire_overdue(services: &Services, job: JobId) -> Result<(), DbError> {
     let now_ms = services.clock.now_ms();
     let is_over = |assignment: &AssignmentRow| assignment.term().is_over(assignment.assigned_at_ms, now_ms);
-    expire_if(services, job, is_over).await
+    expire_if(services, job, Need::Needed, is_over).await
 }
 
 /// Ends the open assignments of a buffered job that has trained: no further round opens in which they could count.
 pub(crate) async fn expire_left(services: &Services, job: JobId) -> Result<(), DbError> {
-    expire_if(services, job, |_| true).await
+    expire_if(services, job, Need::Spare, |_| true).await
 }
 
-async fn expire_if(services: &Services, job: JobId, is_over: impl Fn(&AssignmentRow) -> bool) -> Result<(), DbError> {
+async fn expire_if(
+    services: &Services,
+    job: JobId,
+    need: Need,
+    is_over: impl Fn(&AssignmentRow) -> bool,
+) -> Result<(), DbError> {
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
     tx.lock_job(job).await?;
     for assignment in tx.open_assignments(job).await?.into_iter().filter(is_over) {
         tx.discard_upload(assignment.id).await?;
-        expire_one(&mut tx, &assignment, None, now_ms).await?;
+        expire_one(&mut tx, &assignment, need, None, now_ms).await?;
     }
     tx.commit().await
 }

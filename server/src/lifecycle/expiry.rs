@@ -3,12 +3,21 @@
 use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::state::AssignmentState;
 
-use crate::db::{AssignmentRow, DbError, Download, Times, Transition, Tx};
+use crate::db::{AssignmentRow, Became, DbError, Download, Times, Transition, Tx};
+
+/// Whether the work of an assignment that expires was needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    Needed,
+    /// The round had its goal, or the job its end, without it.
+    Spare,
+}
 
 /// Ends an assignment whose client has not reported; before its time, with the reason.
 pub(super) async fn expire_one(
     tx: &mut Tx,
     assignment: &AssignmentRow,
+    need: Need,
     reason: Option<&str>,
     now_ms: i64,
 ) -> Result<(), DbError> {
@@ -22,5 +31,6 @@ pub(super) async fn expire_one(
     if assignment.term().is_own() {
         tx.remove_member(key.job, assignment.client).await?;
     }
-    tx.record(Transition::of_assignment(key, assignment.id, state, reason), now_ms).await
+    let became = if need == Need::Spare { Became::Spare } else { Became::State(state) };
+    tx.record(Transition::Assignment { round: key, assignment: assignment.id, became, reason }, now_ms).await
 }

@@ -114,7 +114,7 @@ pub(crate) async fn complete(services: &Services, id: JobId) -> Result<(), DbErr
         };
         let notice = match (reached, metric) {
             (Some(accuracy), _) => {
-                Notice::TargetReached { target: format!("an accuracy of {:.2} %", accuracy * 100.0) }
+                Notice::TargetReached { target: format!("an accuracy of at least {:.2} %", accuracy * 100.0) }
             }
             (None, Some((mean, name))) => Notice::TargetReached { target: format!("a mean {name} of {mean}") },
             (None, None) => Notice::Completed,

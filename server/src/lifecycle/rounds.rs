@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use tributary_engine::inputs::described;
-use tributary_engine::round::{Candidate, Opening, Term, summaries};
+use tributary_engine::round::{Candidate, Opening, Term, measured_centrally, summaries};
 use tributary_protocol::device::EvaluationReport;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::state::{AbandonReason, Phase, Task};
 
 use super::buffers;
 use super::drawn::{assign, commit_and_give, stand_up};
-use super::expiry::expire_one;
+use super::expiry::{Need, expire_one};
 use crate::blob::BlobError;
 use crate::db::{
     DbError, EvaluationSummary, JobCause, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Transition, Tx,
@@ -64,20 +64,45 @@ pub(crate) async fn start(
         return Ok(());
     }
     tx.record(Transition::of_round(key, Phase::Training), now_ms).await?;
-    let assignment = |candidate: &Arc<Candidate>| NewAssignment {
-        id: AssignmentId::from_random(entropy::random()),
-        round: key,
-        client: candidate.client,
-        base_version: round.base_version,
-        examples: candidate.examples,
-        term: Term::Round,
-    };
-    let assignments: Vec<_> = cohort.iter().map(assignment).collect();
+    let assignments: Vec<_> = cohort.iter().map(|candidate| drawn(round, candidate)).collect();
     if !assign(&mut tx, fleet, key, &assignments, now_ms).await? {
         drop(tx);
         return stand_up(services, fleet, cohort).await;
     }
     commit_and_give(services, tx, fleet, round, &assignments, now_ms).await
+}
+
+/// Draws further clients into a panel that is training. Nothing happens when another driver was faster.
+pub(crate) async fn join(
+    services: &Services,
+    fleet: &Fleet,
+    round: &RoundRow,
+    clients: &[Arc<Candidate>],
+) -> Result<(), DbError> {
+    let (key, now_ms) = (round.key(), services.clock.now_ms());
+    let mut tx = services.db.begin().await?;
+    tx.lock_job(key.job).await?;
+    if !tx.widen_round(key, round.cohort, clients.len()).await? {
+        return Ok(());
+    }
+    let assignments: Vec<_> = clients.iter().map(|candidate| drawn(round, candidate)).collect();
+    if !assign(&mut tx, fleet, key, &assignments, now_ms).await? {
+        drop(tx);
+        return stand_up(services, fleet, clients).await;
+    }
+    commit_and_give(services, tx, fleet, round, &assignments, now_ms).await
+}
+
+/// The assignment of a client that has the terms of its round.
+fn drawn(round: &RoundRow, candidate: &Candidate) -> NewAssignment {
+    NewAssignment {
+        id: AssignmentId::from_random(entropy::random()),
+        round: round.key(),
+        client: candidate.client,
+        base_version: round.base_version,
+        examples: candidate.examples,
+        term: Term::Round,
+    }
 }
 
 /// Training to Aggregating: assignments of a cohort without a report expire.
@@ -96,7 +121,9 @@ pub(super) async fn close_in(tx: &mut Tx, round: &RoundRow, now_ms: i64) -> Resu
     if tx.close_round(key, now_ms).await? {
         // Open assignments of a buffer move on when the next round opens.
         if !round.is_buffer() {
-            expire(tx, key, now_ms).await?;
+            // What this transaction has accepted is in the stored row.
+            let is_met = tx.round(key).await?.is_some_and(|round| round.reported >= round.goal);
+            expire(tx, key, if is_met { Need::Spare } else { Need::Needed }, now_ms).await?;
         }
         tx.record(Transition::of_round(key, Phase::Aggregating), now_ms).await?;
     }
@@ -165,7 +192,8 @@ pub(crate) async fn commit_own_evaluation(
     report: &EvaluationReport,
 ) -> Result<(), DbError> {
     let committed = commit_with(services, key, services.clock.now_ms(), async |tx| {
-        let summary = EvaluationSummary { loss: Some(report.loss), accuracy: report.accuracy };
+        let accuracy = report.accuracy.map(|accuracy| (accuracy, measured_centrally(accuracy, report.examples)));
+        let summary = EvaluationSummary { loss: Some(report.loss), accuracy };
         tx.store_evaluation(key, summary).await?;
         tx.store_examples(key, report.examples).await?;
         tx.store_round_scalars(key, &summaries([(&report.metrics, report.examples)])).await?;
@@ -213,7 +241,8 @@ pub(crate) async fn abandon(services: &Services, key: RoundKey, reason: AbandonR
     // When a buffer comes to no model, the clients at work go on: their updates count in the next one.
     let goes_on = matches!(reason, AbandonReason::Fault | AbandonReason::NotFinite);
     if !goes_on || tx.round(key).await?.is_none_or(|round| !round.is_buffer()) {
-        expire(&mut tx, key, now_ms).await?;
+        let is_needed = !matches!(reason, AbandonReason::JobStopped | AbandonReason::Superseded);
+        expire(&mut tx, key, if is_needed { Need::Needed } else { Need::Spare }, now_ms).await?;
     }
     let objects = tx.delete_updates(key).await?;
     if key.task == Task::Describe {
@@ -249,11 +278,11 @@ async fn delete_bodies(services: &Services, objects: Vec<String>) {
     services.blobs.clear_some(&services.db).await;
 }
 
-async fn expire(tx: &mut Tx, key: RoundKey, now_ms: i64) -> Result<(), DbError> {
+async fn expire(tx: &mut Tx, key: RoundKey, need: Need, now_ms: i64) -> Result<(), DbError> {
     // Unfinished uploads are of no more use, and a request that still sends one can add nothing.
     tx.discard_uploads(key).await?;
     for assignment in tx.working_assignments(key).await? {
-        expire_one(tx, &assignment, None, now_ms).await?;
+        expire_one(tx, &assignment, need, None, now_ms).await?;
     }
     Ok(())
 }

@@ -342,7 +342,10 @@ impl Metrics {
                     match outcome {
                         AssignmentOutcome::Became(AssignmentState::Reported) => codec.reported.increment(1),
                         AssignmentOutcome::Became(AssignmentState::Rejected) => codec.rejected.increment(1),
-                        AssignmentOutcome::Became(_) | AssignmentOutcome::Late | AssignmentOutcome::Stopped => {}
+                        AssignmentOutcome::Became(_)
+                        | AssignmentOutcome::Spare
+                        | AssignmentOutcome::Late
+                        | AssignmentOutcome::Stopped => {}
                     }
                 }
             }

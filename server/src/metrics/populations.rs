@@ -43,8 +43,10 @@ pub(crate) enum CheckInAnswer {
 /// What became of an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AssignmentOutcome {
-    /// It is in this state now.
+    /// It is in this state now. An expired one was needed, and is lost.
     Became(AssignmentState),
+    /// It expired, and its work was needed no more.
+    Spare,
     /// It had expired, and its client came back with the work.
     Late,
     /// It had expired, and its client stopped unfinished.
@@ -64,6 +66,7 @@ struct OfTask {
     committed: Counter,
     abandoned: [Counter; AbandonReason::ALL.len()],
     assignments: [Counter; AssignmentState::ALL.len()],
+    spare: Counter,
     late: Counter,
     stopped: Counter,
 }
@@ -129,6 +132,7 @@ impl Population {
         let of_task = &self.tasks[task as usize];
         match outcome {
             AssignmentOutcome::Became(state) => of_task.assignments[state as usize].increment(1),
+            AssignmentOutcome::Spare => of_task.spare.increment(1),
             AssignmentOutcome::Late => of_task.late.increment(1),
             AssignmentOutcome::Stopped => of_task.stopped.increment(1),
         }
@@ -143,10 +147,19 @@ impl OfTask {
             opened: registry.counter(&table::ROUNDS_OPENED, &[population, task]),
             committed: round("committed", "none"),
             abandoned: std::array::from_fn(|reason| round("abandoned", AbandonReason::ALL[reason].as_str())),
-            assignments: std::array::from_fn(|state| assignment(AssignmentState::ALL[state].as_str())),
+            assignments: std::array::from_fn(|state| assignment(outcome_word(AssignmentState::ALL[state]))),
+            spare: assignment("spare"),
             late: assignment("late"),
             stopped: assignment("stopped"),
         }
+    }
+}
+
+/// Expired assignments are told apart: these are lost, others were spare.
+fn outcome_word(state: AssignmentState) -> &'static str {
+    match state {
+        AssignmentState::Expired => "lost",
+        state => state.as_str(),
     }
 }
 

@@ -65,11 +65,11 @@ table! {
     COMMIT = Histogram(ANSWER), "tributary_commit_seconds", [],
         "Time to make the next model version and store it";
     JOBS = Gauge, "tributary_jobs", ["kind"],
-        "Running jobs by what their health line is about: fine, no_driver, rounds_abandoned, waiting_for_clients and so on; of the newest 100 jobs";
+        "Running jobs by what their most severe health line is about: fine, no_driver, rounds_abandoned, waiting_for_clients and so on; of the newest 100 jobs";
     DRIVER_FAILURES = Counter, "tributary_driver_failures_total", [],
         "Failed attempts of the driver to advance a job; it retries after a second";
     ASSIGNMENTS = Counter, "tributary_assignments_total", ["population", "task", "outcome"],
-        "Clients selected for a round (`outcome` assigned) and how their assignments ended: reported, rejected, failed, expired; late counts expired assignments whose client finished afterwards, stopped those whose client stopped unfinished";
+        "Clients selected for a round (`outcome` assigned) and how their assignments ended: reported, rejected, failed, lost (not in time, though the round needed it), spare (the round had its goal, or the job its end, without it); of the last two, late counts those whose client finished afterwards, stopped those whose client stopped unfinished";
     UPDATES = Counter, "tributary_updates_total", ["codec", "outcome"],
         "Updates that were accepted (`outcome` reported) or rejected, by the codec of their job";
     UPDATES_WAITING = Gauge, "tributary_updates_waiting", [],

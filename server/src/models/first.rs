@@ -69,6 +69,7 @@ impl FirstFile {
             created_at_ms: clock.now_ms(),
             deleted_at_ms: None,
             accuracy: None,
+            measured_on: None,
             loss: None,
             best: false,
             pinned_at_ms: None,

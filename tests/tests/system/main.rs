@@ -12,10 +12,12 @@
 //! | [`streams`] | bodies that are never whole in memory: large, broken off, gone on with, two at once |
 //! | [`hostile`] | the torture table: hostile clients and clocks, beside honest clients whose round commits |
 //! | [`identity`] | who clients are: certificates, secrets, attestation |
+//! | [`inputs`] | means and deviations that all clients find out together, and predictions from raw rows |
 //! | [`simulation`] | drawn histories of losses, deaths and restarts: what was acknowledged is counted once |
 //! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
 //! | [`schema`] | the OpenAPI document holds for drawn requests |
 //! | [`diagnosis`] | known worlds, and what operators read about them |
+//! | [`truth`] | known worlds, and whether what operators read of results, health and losses is true |
 //! | [`house`] | the rules of the source tree: imports, rooms, packages, texts |
 //! | [`outside`] | programs of other people, over TLS: a client in Python, a scanner; and the page about the protocol |
 //! | [`python`] | exported models, read and computed by somebody else |
@@ -32,6 +34,7 @@ mod downloads;
 mod hostile;
 mod house;
 mod identity;
+mod inputs;
 mod onnx;
 mod outside;
 mod python;
@@ -42,3 +45,4 @@ mod sdk;
 mod simulation;
 mod streams;
 mod support;
+mod truth;

@@ -56,6 +56,7 @@ impl Table {
                 Task::Evaluate => {
                     if let Some(trained) = self.rounds.get_mut(&round.number) {
                         (trained.loss, trained.accuracy) = (round.loss, round.accuracy);
+                        trained.measured_on = round.measured_on;
                         trained.evaluation_metrics.clone_from(&round.metrics);
                         trained.classes.clone_from(&round.classes);
                     }

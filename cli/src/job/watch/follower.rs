@@ -5,7 +5,7 @@
 
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{Job, PAGE_ITEMS_MAX, Round};
-use tributary_protocol::state::{Phase, Task};
+use tributary_protocol::state::{HealthKind, Phase, Task};
 
 use crate::api::{Api, ApiError, EVENT_WAIT_MS};
 use crate::round::list;
@@ -24,6 +24,10 @@ pub(crate) struct News {
 /// How long the follower waits for events before it asks again what a round that collects clients waits for.
 const SELECTING_WAIT_MS: u32 = 3_000;
 
+/// How long it waits for events while the round makes its model, which takes a moment, or no coordinator is there to
+/// make it. No event tells of a coordinator that has died.
+const UNCERTAIN_WAIT_MS: u32 = 2_000;
+
 pub(crate) struct Follower<'a> {
     api: &'a Api,
     job: JobId,
@@ -35,6 +39,8 @@ pub(crate) struct Follower<'a> {
     trained: u32,
     /// The last evaluation that was reported.
     evaluated: u32,
+    /// Whether the job may wait for a coordinator.
+    is_uncertain: bool,
     /// The open round, if it collected clients when the lists were last read.
     selecting: Option<u32>,
 }
@@ -49,21 +55,26 @@ impl<'a> Follower<'a> {
             (_, Some(first)) => first.number - 1,
         };
         let mut follower =
-            Self { api, job, event: 0, is_current: false, trained: reported, evaluated: reported, selecting: None };
+            Self { api, job, event: 0, is_current: false, trained: reported, evaluated: reported, selecting: None, is_uncertain: false };
         follower.skip_events().await?;
         Ok(follower)
     }
 
     /// Begins with the first round of the job.
     pub(crate) fn from_the_first(api: &'a Api, job: JobId) -> Self {
-        Self { api, job, event: 0, is_current: false, trained: 0, evaluated: 0, selecting: None }
+        Self { api, job, event: 0, is_current: false, trained: 0, evaluated: 0, selecting: None, is_uncertain: false }
     }
 
     /// The next news. The first call returns at once, later ones when an event arrives or a long poll ends: the news
     /// may be empty. After an error, the next call continues where this one failed.
     pub(crate) async fn next(&mut self) -> Result<News, ApiError> {
         if self.is_current {
-            self.wait(if self.selecting.is_some() { SELECTING_WAIT_MS } else { EVENT_WAIT_MS }).await?;
+            self.wait(match (self.is_uncertain, self.selecting) {
+                (true, _) => UNCERTAIN_WAIT_MS,
+                (false, Some(_)) => SELECTING_WAIT_MS,
+                (false, None) => EVENT_WAIT_MS,
+            })
+            .await?;
             self.is_current = false;
         }
         let news = self.read().await?;
@@ -98,7 +109,13 @@ impl<'a> Follower<'a> {
         self.evaluated = evaluations.last().map_or(self.evaluated, |round| round.number);
         ended.extend(evaluations);
         ended.sort_by_key(|round| round.ended_at_ms);
-        let waits = self.waits(open.as_ref()).await?;
+        let undriven = job.health.iter().find(|line| line.kind == HealthKind::NoDriver && open.is_some());
+        let is_closed = open.as_ref().is_some_and(|round| round.phase == Phase::Aggregating);
+        self.is_uncertain = undriven.is_some() || is_closed;
+        let waits = match undriven {
+            Some(line) => Some(format!("waits for a coordinator: {}", line.text)),
+            None => self.waits(open.as_ref()).await?,
+        };
         Ok(News { job, ended, open, waits })
     }
 
@@ -127,7 +144,8 @@ fn split(mut rounds: Vec<Round>) -> (Vec<Round>, Option<Round>) {
 mod tests {
     use super::*;
     use crate::testing::{Fake, Scene, in_state, job, round};
-    use tributary_protocol::state::JobState;
+    use tributary_protocol::operator::Health;
+    use tributary_protocol::state::{JobState, Severity};
 
     fn numbers(news: &News) -> Vec<(Task, u32)> {
         news.ended.iter().map(|round| (round.task, round.number)).collect()
@@ -185,6 +203,25 @@ mod tests {
         let mut follower = Follower::start(&api, fake.jobs[0].head.id, 10).await.unwrap();
         assert_eq!(follower.next().await.unwrap().waits, None);
         assert_eq!(follower.next().await.unwrap().waits.as_deref(), Some("Round 1 has its reasons."));
+    }
+
+    #[tokio::test]
+    async fn a_round_whose_coordinator_has_died_waits_for_one() {
+        let text = "no coordinator drives the job: south was last seen 3 s ago";
+        let line = Health {
+            severity: Severity::Trouble,
+            kind: HealthKind::NoDriver,
+            text: text.into(),
+            remedy: Some("start south again".into()),
+        };
+        let running = Job { health: vec![line], ..job(1, "demo", "digits") };
+        let closed = round(Task::Train, 1, Phase::Aggregating);
+        let scene = Scene { job: running.clone(), rounds: vec![closed.clone()] };
+        let fake = Fake { jobs: vec![running], rounds: vec![closed], scenes: vec![scene], ..Fake::default() };
+        let api = fake.start().await;
+        let mut follower = Follower::start(&api, fake.jobs[0].head.id, 10).await.unwrap();
+        let waits = follower.next().await.unwrap().waits;
+        assert_eq!(waits, Some(format!("waits for a coordinator: {text}")));
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use tributary_protocol::state::{JobState, Phase};
 
 use super::follower::News;
 use crate::error::CliError;
-use crate::format::percent;
+use crate::format::measured;
 use crate::output::{Output, TaggedLine};
 use crate::round::text::line;
 
@@ -17,7 +17,7 @@ pub(super) struct Screen<'a> {
     /// The state that was last printed.
     state: Option<JobState>,
     /// Of the last evaluation.
-    accuracy: Option<f64>,
+    accuracy: Option<String>,
     /// The last round of which it was printed what it waits for.
     explained: Option<u32>,
 }
@@ -29,8 +29,8 @@ impl<'a> Screen<'a> {
     }
 
     pub(super) fn show(&mut self, news: &News) -> Result<(), CliError> {
-        let accuracy = news.ended.iter().rev().find_map(|round| round.accuracy);
-        self.accuracy = accuracy.or(self.accuracy);
+        let accuracy = news.ended.iter().rev().find_map(|round| Some(measured(round.accuracy?, round.measured_on)));
+        self.accuracy = accuracy.or(self.accuracy.take());
         // Before the lines are printed, because the bar is drawn again below each of them.
         self.move_bar(news);
         for round in &news.ended {
@@ -84,7 +84,7 @@ impl<'a> Screen<'a> {
             bar.set_length(rounds.into());
         }
         bar.set_position(job.head.rounds_committed.into());
-        let accuracy = self.accuracy.map(|accuracy| format!("accuracy {}", percent(accuracy)));
+        let accuracy = self.accuracy.as_ref().map(|accuracy| format!("accuracy {accuracy}"));
         let now = waits.clone().or_else(|| open.as_ref().map(open_line));
         let parts: Vec<String> = accuracy.into_iter().chain(now).collect();
         bar.set_message(parts.join(", "));

@@ -55,6 +55,11 @@ export class Feed {
     return () => this.resumptions.delete(listener);
   }
 
+  /** Has everything asked again, as after an interruption: something changed of which no event tells. */
+  refresh(): void {
+    for (const listener of this.resumptions) listener();
+  }
+
   /** Tries at once instead of after the wait: the network is back, or the page is looked at again. */
   hurry(): void {
     this.wake?.();

@@ -338,6 +338,7 @@ export interface AuditEntry {
  * oldest.
  */
 export interface BestVersion {
+  measured_on?: MeasuredOn;
   /** Accuracy of its evaluation, 0 to 1. */
   accuracy?: number;
   /** Loss of its evaluation. */
@@ -558,6 +559,7 @@ export type ClassVerdict = "shut_out" | "under" | "fair" | "unknown";
 
 /** A client: an enrolled device or silo. */
 export interface Client {
+  working?: boolean;
   /** Attributes, as of the last check-in. */
   attributes: Attributes;
   /** Bytes of the models that it downloaded. */
@@ -818,6 +820,7 @@ export interface CurveMark {
  * rounds up to this one.
  */
 export interface CurvePoint {
+  measured_on?: MeasuredOn;
   /** Whether the round was abandoned. */
   abandoned: boolean;
   /** Accuracy of the resulting model in its evaluation, 0 to 1. */
@@ -1125,6 +1128,7 @@ export type HealthKind =
   | "waiting_for_evaluators"
   | "class_shut_out"
   | "loss_rises"
+  | "not_measured"
   | "disk_fills";
 
 /** A height and a width, as a pair or as one number for both. */
@@ -1152,7 +1156,7 @@ export type Job = JobHead & {
   /** The job file, with the seed that the coordinator drew and all changes since. */
   file: JobFile;
   /** How the job is. Absent in the answer to a change. */
-  health?: Health;
+  health?: Health[];
   /** SHA-256 of the plan that its clients follow. */
   plan_hash: Sha256Hash;
   /** How far it has come. Absent in lists and in the answer to a change. */
@@ -1268,6 +1272,8 @@ export type JobModel =
 
 /** A job with its open rounds and its progress. */
 export interface JobOverview {
+  best_measured_on?: MeasuredOn;
+  measured_on?: MeasuredOn;
   /** Accuracy of the newest evaluated version, 0 to 1. */
   accuracy?: number;
   /** Best accuracy of all evaluated versions, 0 to 1. */
@@ -1281,7 +1287,7 @@ export interface JobOverview {
   /** Time until the job has committed the rounds of its stop policy, as in the progress of the job. */
   ends_in_ms?: number;
   /** How the job is. */
-  health: Health;
+  health: Health[];
   /** Summary of the job. */
   job: JobSummary;
   /** The training round that ended last. */
@@ -1571,6 +1577,7 @@ export type ModelForm = "f32" | "f16" | "int8";
 
 /** A version of a job's model. */
 export interface ModelVersion {
+  measured_on?: MeasuredOn;
   /** Accuracy of its evaluation, 0 to 1. */
   accuracy?: number;
   /** Whether its evaluation is the best of the job. */
@@ -1835,6 +1842,7 @@ export interface Plan {
 
 /** A population: the clients of one app or study. */
 export interface Population {
+  working?: number;
   /** Number of enrolled clients. */
   clients: number;
   /** Time of creation. */
@@ -1895,6 +1903,7 @@ export type ProblemType =
 
 /** How far a job has come. */
 export interface Progress {
+  measured_on?: MeasuredOn;
   /** Accuracy of the newest evaluated version, 0 to 1. */
   accuracy?: number;
   /** The best evaluated version. */
@@ -2003,6 +2012,7 @@ export type Role = "viewer" | "operator" | "admin";
 
 /** A round: training or evaluation by one cohort. */
 export type Round = Traffic & {
+  measured_on?: MeasuredOn;
   /** Accuracy of the resulting model in its evaluation, weighted by examples, 0 to 1. */
   accuracy?: number;
   /**
@@ -2128,6 +2138,7 @@ export interface RoundBuffer {
 
 /** A round with its phases, an explanation and alternatives. */
 export interface RoundDetail {
+  classes_measured_on?: MeasuredOn;
   /**
    * Counts by class: of this evaluation, or of the evaluation of the resulting model. The sums over all
    * reports.
@@ -2506,6 +2517,7 @@ export type Straggler = "finished_late" | "stopped" | "not_back";
 
 /** State of a coordinator and its database. */
 export interface System {
+  working_clients?: number;
   /** Check-ins per second at the coordinator that answers, averaged over the last minute. */
   checkins_per_s: number;
   /** Latency of its database. */
@@ -2836,4 +2848,13 @@ export interface WorkChange {
   steps?: number;
   /** The first version whose rounds do this amount of work, at least 1. */
   version: number;
+}
+
+export interface MeasuredOn {
+  examples: number;
+  clients: number;
+  low: number;
+  high: number;
+  worst?: number;
+  p10?: number;
 }

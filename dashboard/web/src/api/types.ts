@@ -29,6 +29,7 @@ export type {
   JobSummary,
   LayerRow,
   LoadSample,
+  MeasuredOn,
   MemberClock,
   MetricCurve,
   ModelVersion,

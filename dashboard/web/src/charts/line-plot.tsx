@@ -15,6 +15,8 @@ export interface Line {
   colour: string;
   dashed?: boolean;
   format: (value: number) => string;
+  /** It is not drawn itself, and not in the legend: an end of the band. */
+  hidden?: boolean;
   /** Which value is the best one, which gets a ring: the index of it, or the first of the highest or lowest. */
   best?: "highest" | "lowest" | number;
 }
@@ -40,6 +42,8 @@ export interface LinePlotProps {
   yLog?: boolean;
   /** Whether the lines may be smoothed. */
   smooth?: boolean;
+  /** The area between two columns, of a line's colour. */
+  band?: Band;
   guides?: readonly Guide[];
   marks?: readonly Mark[];
   /** Charts of one name share their cursor and their zoom. */
@@ -48,6 +52,15 @@ export interface LinePlotProps {
   height?: number;
   /** The chart in words, for screen readers. */
   description: string;
+}
+
+/** An area between two columns. */
+export interface Band {
+  low: number;
+  high: number;
+  /** Name of a CSS variable. */
+  colour: string;
+  label: string;
 }
 
 /** What the person chose for a chart. */
@@ -60,6 +73,9 @@ interface Chosen {
 
 /** What the chart reads while it draws: the newest properties and choices. */
 type Latest = { current: LinePlotProps & Chosen };
+
+/** How strongly a band is drawn. */
+const BAND_ALPHA = 0.16;
 
 /** Fewer points are not smoothed. */
 const SMOOTH_POINTS_MIN = 8;
@@ -157,8 +173,10 @@ export function LinePlot(props: LinePlotProps) {
 }
 
 /** The legend: each line, and what the marks are. */
-function Key(props: Pick<LinePlotProps, "lines" | "data" | "xTitle" | "xFormat"> & { marks: readonly Mark[] }) {
-  const { lines, data, marks } = props;
+function Key(
+  props: Pick<LinePlotProps, "lines" | "data" | "band" | "xTitle" | "xFormat"> & { marks: readonly Mark[] },
+) {
+  const { lines, data, band, marks } = props;
   const best = (line: Line, index: number) => {
     const at = line.best && bestAt(data[index + 1] ?? [], line.best);
     if (at === undefined) return undefined;
@@ -167,20 +185,30 @@ function Key(props: Pick<LinePlotProps, "lines" | "data" | "xTitle" | "xFormat">
   };
   return (
     <ul class="legend">
-      {lines.map((line, index) => (
-        <li key={line.label}>
-          <svg class="line-key" viewBox="0 0 18 4" width="18" height="4" aria-hidden="true">
-            <path
-              d="M1 2h16"
-              stroke={`var(${line.colour})`}
-              stroke-width="2.5"
-              stroke-dasharray={line.dashed ? "4 3" : undefined}
-            />
+      {lines.map((line, index) =>
+        line.hidden || isEmpty(data[index + 1]) ? null : (
+          <li key={line.label}>
+            <svg class="line-key" viewBox="0 0 18 4" width="18" height="4" aria-hidden="true">
+              <path
+                d="M1 2h16"
+                stroke={`var(${line.colour})`}
+                stroke-width="2.5"
+                stroke-dasharray={line.dashed ? "4 3" : undefined}
+              />
+            </svg>
+            {line.label}
+            {best(line, index)}
+          </li>
+        ),
+      )}
+      {band && !isEmpty(data[band.low]) && (
+        <li>
+          <svg class="line-key" viewBox="0 0 18 10" width="18" height="10" aria-hidden="true">
+            <rect width="18" height="10" fill={`var(${band.colour})`} opacity={BAND_ALPHA} />
           </svg>
-          {line.label}
-          {best(line, index)}
+          {band.label}
         </li>
-      ))}
+      )}
       {marks.some((mark) => mark.kind === "abandoned") && (
         <li>
           <i class="swatch-line line-abandoned" aria-hidden="true" />
@@ -210,7 +238,7 @@ function options(
   height: number,
   { tip, onZoom }: { tip: { current: HTMLDivElement | null }; onZoom: (zoomed: boolean) => void },
 ): uPlot.Options {
-  const { lines, sync, guides = [], xTitle, yTitle, log, isSmooth } = latest.current;
+  const { lines, band, sync, guides = [], xTitle, yTitle, log, isSmooth } = latest.current;
   const colours = { muted: colour("--muted"), bad: colour("--vermilion") };
   const grid = { stroke: colour("--line"), width: 1 };
   const font = `11px ${getComputedStyle(document.body).fontFamily}`;
@@ -260,21 +288,26 @@ function options(
       ...lines.map((line) => ({
         label: line.label,
         stroke: colour(line.colour),
-        width: 1.75,
+        width: line.hidden ? 0 : 1.75,
         spanGaps: true,
-        points: { show: (chart: uPlot) => chart.data[0].length <= 40, size: 5, fill: colour(line.colour) },
+        points: {
+          show: (chart: uPlot) => !line.hidden && chart.data[0].length <= 40,
+          size: 5,
+          fill: colour(line.colour),
+        },
         ...(line.dashed ? { dash: [5, 4] } : {}),
         ...(isSmooth ? { alpha: 0.25 } : {}),
       })),
       ...(isSmooth ? lines : []).map((line) => ({
         label: `${line.label}, smoothed`,
         stroke: colour(line.colour),
-        width: 2,
+        width: line.hidden ? 0 : 2,
         spanGaps: true,
         points: { show: false },
         ...(line.dashed ? { dash: [5, 4] } : {}),
       })),
     ],
+    ...(band ? { bands: [{ series: [band.high, band.low], fill: translucent(colour(band.colour)) }] } : {}),
     hooks: {
       setCursor: [(chart) => tell(chart, latest.current, tip.current)],
       setScale: [(chart, key) => key === "x" && onZoom(isZoomed(chart))],
@@ -292,6 +325,16 @@ function options(
       ],
     },
   };
+}
+
+/** A colour as that of a band. */
+function translucent(rgb: string): string {
+  return rgb.replace(/^rgb\((.*)\)$/, `rgba($1, ${BAND_ALPHA})`);
+}
+
+/** Whether a column has no value. */
+function isEmpty(values: readonly (number | null)[] | undefined): boolean {
+  return values?.every((value) => value === null) ?? true;
 }
 
 /** Whether the x axis shows less than all of the data. */

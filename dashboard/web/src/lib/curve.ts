@@ -43,6 +43,19 @@ export function columns(points: readonly CurvePoint[], axis: Axis, measures: rea
   ];
 }
 
+/** Columns of x, accuracy, the accuracy that a tenth of the clients do not exceed, and the ends of the 95 % interval. */
+export function accuracyColumns(points: readonly CurvePoint[], axis: Axis): (number | null)[][] {
+  const used = points.filter(({ accuracy }) => accuracy !== undefined);
+  used.sort((a, b) => along(a, axis) - along(b, axis));
+  return [
+    used.map((point) => along(point, axis)),
+    used.map(({ accuracy }) => accuracy ?? null),
+    used.map(({ measured_on: on }) => on?.p10 ?? null),
+    used.map(({ measured_on: on }) => on?.low ?? null),
+    used.map(({ measured_on: on }) => on?.high ?? null),
+  ];
+}
+
 /** Time from the job's creation to a target. A target has the date, or that time itself. */
 export function targetWallMs(target: Target, createdAtMs: number): number {
   return target.at_ms >= createdAtMs ? target.at_ms - createdAtMs : target.at_ms;

@@ -1,5 +1,6 @@
 // Numbers, sizes, durations and times as people read them.
 
+import type { MeasuredOn } from "../api/types";
 import type { Zone } from "../zone";
 
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -49,6 +50,49 @@ function trimmed(value: number): string {
 
 export function percent(value: number | undefined, digits = 1): string {
   return value === undefined || !Number.isFinite(value) ? UNKNOWN : `${(value * 100).toFixed(digits)} %`;
+}
+
+/** Below this width an interval has decimals. */
+const NARROW = 0.02;
+
+/** On what an accuracy was measured and how sure it is: `19 examples, 83 to 100 %`. */
+export function sureness(on: MeasuredOn | undefined): string | undefined {
+  return on && `${plural(on.examples, "example")}, ${interval(on)}`;
+}
+
+/** The same for a column of a table: `n 19, 83 to 100 %`. */
+export function briefly(on: MeasuredOn | undefined): string | undefined {
+  return on && `n ${count(on.examples)}, ${interval(on)}`;
+}
+
+function interval(on: MeasuredOn): string {
+  const [step, digits] = on.high - on.low < NARROW ? [0.1, 1] : [1, 0];
+  // A hair's breadth keeps 83 % from becoming 82 %.
+  const low = Math.floor((on.low * 100) / step + 1e-9) * step;
+  const high = Math.ceil((on.high * 100) / step - 1e-9) * step;
+  return `${low.toFixed(digits)} to ${high.toFixed(digits)} %`;
+}
+
+/** How the accuracies of the clients spread: `worst of 14 clients 52.0 %, a tenth at most 71.0 %`. */
+export function spreadOf(on: MeasuredOn | undefined): string | undefined {
+  if (on?.worst === undefined || on.p10 === undefined) return undefined;
+  return `worst of ${plural(on.clients, "client")} ${percent(on.worst)}, a tenth at most ${percent(on.p10)}`;
+}
+
+/** Of how many examples and clients something is: `266 examples of 14 clients`. */
+export function ofWhom(on: MeasuredOn | undefined): string | undefined {
+  if (!on) return undefined;
+  const whose = on.clients === 0 ? "of the test set" : `of ${plural(on.clients, "client")}`;
+  return `${plural(on.examples, "example")} ${whose}`;
+}
+
+/** Who is here: `9 waiting, 5 working`; empty while nobody is. */
+export function presence(online: number, working: number): string {
+  const parts = [
+    online > working ? `${count(online - working)} waiting` : "",
+    working > 0 ? `${count(working)} working` : "",
+  ];
+  return parts.filter(Boolean).join(", ");
 }
 
 /** Three or so significant digits, without exponents where they can be avoided. */

@@ -13,9 +13,12 @@ export function isEnded({ job }: JobOverview): boolean {
   return job.state === "stopped" || job.state === "completed";
 }
 
-/** Jobs in trouble come first. */
-export function rank({ health }: JobOverview): number {
-  return health.severity === "trouble" ? 0 : health.severity === "warning" ? 1 : 2;
+/** Jobs in trouble come first, and those that have ended with a warning after those that go on. */
+export function rank(entry: JobOverview): number {
+  const severity = entry.health[0]?.severity;
+  if (severity === "trouble") return 0;
+  if (severity === "warning") return isEnded(entry) ? 2 : 1;
+  return 3;
 }
 
 export function passes(entry: JobOverview, { text, state }: JobFilter): boolean {

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { AttributeName, ClassStats, Client, Overview, Page, Population } from "../api/types";
 import { countedText, dropRate, findings, workText } from "../lib/bias";
-import { bytes, count, duration, percent, plural, words } from "../lib/format";
+import { bytes, count, duration, percent, plural, presence, words } from "../lib/format";
 import { merged } from "../lib/shapes";
 import { links, setQuery, useLocation } from "../router";
 import { useResource } from "../ui/connection";
@@ -151,13 +151,13 @@ const PHONE: readonly Column<Client>[] = [
   },
 ];
 
-/** Online while a coordinator holds a request of the client, else when it was last seen. */
+/** Online while a coordinator holds a request of the client or the client is at work, else when it was last seen. */
 export function Seen({ client }: { client: Client }) {
   if (!client.online) return <Ago at={client.last_seen_at_ms} />;
   return (
     <span class="online">
       <i aria-hidden="true" />
-      online
+      {client.working ? "working" : "waiting"}
     </span>
   );
 }
@@ -202,7 +202,10 @@ function ClientTable({ population, about }: { population: string; about: Populat
     <Panel
       title="Clients"
       hint={
-        about && `${plural(about.clients, "client")} enrolled in ${population}, ${count(about.online ?? 0)} online now`
+        about &&
+        `${plural(about.clients, "client")} enrolled in ${population}; ${
+          presence(about.online ?? 0, about.working ?? 0) || "none online"
+        } now`
       }
     >
       <div class="filters">

@@ -6,11 +6,12 @@ import { ApiError } from "../api/http";
 import type { Curve, Job } from "../api/types";
 import { LinePlot } from "../charts/line-plot";
 import { AXES, type Axis, type Measure, overlaid } from "../lib/curve";
-import { bytes, count, duration, percent, real, UNKNOWN } from "../lib/format";
+import { bytes, count, duration, percent, real, spreadOf, sureness, UNKNOWN } from "../lib/format";
 import { differences } from "../lib/settings";
 import { links, useLocation } from "../router";
 import { useConnection } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
+import { Measured } from "../ui/measured";
 import { rememberJob } from "../ui/names";
 import { Empty, Panel, Tags, Trouble } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
@@ -162,7 +163,13 @@ function Results({ entries }: { entries: readonly Compared[] }) {
     { name: "Job", cells: entries.map(({ job }) => <JobLink key={job.id} job={job} />) },
     { name: "State", cells: entries.map(({ job }) => <StateTag key={job.id} state={job.state} />) },
     { name: "Rounds", cells: entries.map(({ job }) => count(job.rounds_committed)) },
-    { name: "Accuracy", cells: entries.map(({ job }) => percent(job.progress?.accuracy, 2)) },
+    {
+      name: "Accuracy",
+      cells: entries.map(({ job }) => (
+        <Measured key={job.id} accuracy={job.progress?.accuracy} on={job.progress?.measured_on} />
+      )),
+    },
+    { name: "Clients", cells: entries.map(({ job }) => spreadOf(job.progress?.measured_on) ?? UNKNOWN) },
     { name: "Best", cells: entries.map((entry) => <Best key={entry.job.id} entry={entry} entries={entries} />) },
     { name: "Loss", cells: entries.map(({ job }) => real(job.progress?.loss)) },
     { name: "Bytes up", cells: entries.map(({ job }) => bytes(job.progress?.bytes_up)) },
@@ -186,15 +193,17 @@ function JobLink({ job }: { job: Job }) {
   );
 }
 
-/** The best accuracy of a job, marked when no other job has a better one; without accuracies, its lowest loss. */
+/** The best accuracy of a job, marked when no other job surely has a better one; without accuracies, its lowest loss. */
 function Best({ entry, entries }: { entry: Compared; entries: readonly Compared[] }) {
   const best = entry.job.progress?.best;
   if (!best) return <>{UNKNOWN}</>;
-  const top = Math.max(...entries.map(({ job }) => job.progress?.best?.accuracy ?? Number.NEGATIVE_INFINITY));
+  const sure = ({ job }: Compared) => job.progress?.best?.measured_on?.low ?? Number.NEGATIVE_INFINITY;
+  const top = Math.max(...entries.map(sure));
   const text = best.accuracy === undefined ? `loss ${real(best.loss)}` : percent(best.accuracy, 2);
   return (
-    <span class={best.accuracy === top ? "best-of-all" : ""}>
-      {text} <a href={links.round(entry.job.id, best.round)}>in round {count(best.round)}</a>
+    <span class={best.accuracy !== undefined && sure(entry) === top ? "best-of-all" : ""}>
+      <span data-tip={sureness(best.measured_on)}>{text}</span>{" "}
+      <a href={links.round(entry.job.id, best.round)}>in round {count(best.round)}</a>
     </span>
   );
 }

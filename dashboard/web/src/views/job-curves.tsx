@@ -4,7 +4,16 @@ import { useMemo } from "preact/hooks";
 import type { Curve, CurveMark, CurvePoint, Job, Target } from "../api/types";
 import { LinePlot } from "../charts/line-plot";
 import type { Guide } from "../charts/marks";
-import { AXES, type Axis, columns, describe, distinctTargets, marksOf, targetWallMs } from "../lib/curve";
+import {
+  AXES,
+  type Axis,
+  accuracyColumns,
+  columns,
+  describe,
+  distinctTargets,
+  marksOf,
+  targetWallMs,
+} from "../lib/curve";
 import { endsSomething } from "../lib/events";
 import { axisReals, bytes, compact, count, duration, percent, plural, real } from "../lib/format";
 import { links, setQuery, useLocation } from "../router";
@@ -29,6 +38,15 @@ function hours(ms: number): string {
   const value = ms / 3_600_000;
   return value < 1 ? duration(ms) : `${value < 100 ? Number(value.toFixed(1)) : compact(value)} h`;
 }
+
+/** Beside the accuracy: the tenth of the clients, and the ends of the interval. */
+const SPREAD = [
+  { label: "A tenth of the clients at most", colour: "--muted", dashed: true, format: percent },
+  { label: "Surely above", colour: "--accent", hidden: true, format: percent },
+  { label: "Surely below", colour: "--accent", hidden: true, format: percent },
+] as const;
+/** The interval of 95 %, as columns. */
+const BAND = { low: 3, high: 4, colour: "--accent", label: "95 % interval" } as const;
 
 /** The x axis of curves, which the address names, and what switches it. */
 export function useAxis() {
@@ -80,7 +98,7 @@ function Plots({
   targets: readonly Target[];
   changes: readonly CurveMark[];
 }) {
-  const accuracy = useMemo(() => columns(points, axis, ["accuracy"]), [points, axis]);
+  const accuracy = useMemo(() => accuracyColumns(points, axis), [points, axis]);
   const loss = useMemo(() => columns(points, axis, ["loss", "training_loss"]), [points, axis]);
   // The coordinator's choice, as in the head and the list of versions. The curve may be drawn without this round.
   const best = columns(points, "round", ["accuracy"])[0]!.indexOf(job.progress?.best?.round ?? 0);
@@ -118,7 +136,9 @@ function Plots({
                   best: best < 0 ? "highest" : best,
                   format: (value) => percent(value, 2),
                 },
+                ...SPREAD,
               ]}
+              band={BAND}
               description={describe(points, "accuracy", "Accuracy", percent)}
             />
           ) : (

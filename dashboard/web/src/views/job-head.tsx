@@ -2,7 +2,19 @@
 
 import { useState } from "preact/hooks";
 import type { Job, RoundPolicy } from "../api/types";
-import { bytes, compact, count, duration, percent, plural, real, shortId, UNKNOWN } from "../lib/format";
+import {
+  bytes,
+  compact,
+  count,
+  duration,
+  percent,
+  plural,
+  real,
+  shortId,
+  spreadOf,
+  sureness,
+  UNKNOWN,
+} from "../lib/format";
 import { hyperparameters } from "../lib/settings";
 import { links } from "../router";
 import { useConnection, useMay } from "../ui/connection";
@@ -52,12 +64,21 @@ function Figures({ job }: { job: Job }) {
       <Stat
         label="Accuracy"
         value={percent(progress?.accuracy, 2)}
-        detail={stop?.accuracy === undefined ? undefined : `ends at ${percent(stop.accuracy, 0)}`}
+        detail={accuracyDetail(progress, stop?.accuracy)}
+        title={spreadOf(progress?.measured_on)}
       />
       <Stat
         label={best && best.accuracy === undefined ? "Best loss" : "Best"}
         value={best ? (best.accuracy === undefined ? real(best.loss) : percent(best.accuracy, 2)) : UNKNOWN}
-        detail={best && <a href={links.round(job.id, best.round)}>round {count(best.round)}</a>}
+        detail={
+          best && (
+            <>
+              <a href={links.round(job.id, best.round)}>round {count(best.round)}</a>
+              {best.measured_on && `, ${sureness(best.measured_on)}`}
+            </>
+          )
+        }
+        title="the version whose accuracy has the highest lower bound"
       />
       <Stat label="Loss" value={real(progress?.loss)} />
       <Stat
@@ -93,6 +114,15 @@ function Figures({ job }: { job: Job }) {
       <Stat label="Parameters" value={compact(job.parameters)} title={count(job.parameters)} />
     </>
   );
+}
+
+/** On what the accuracy was measured, and at which one the job ends. */
+function accuracyDetail(progress: Job["progress"], stop: number | undefined): string | undefined {
+  const parts = [
+    sureness(progress?.measured_on),
+    stop === undefined ? undefined : `ends once ${percent(stop, 0)} is sure`,
+  ];
+  return parts.filter(Boolean).join("; ") || undefined;
 }
 
 /** Why the time that is left is unknown, or what may end the job sooner. */

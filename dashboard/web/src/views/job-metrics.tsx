@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import type { ClassCounts, ClassTotals, Job, MetricCurve, Page, Round, RoundDetail } from "../api/types";
 import { LinePlot } from "../charts/line-plot";
 import { endsSomething } from "../lib/events";
-import { axisReals, count, percent, plural } from "../lib/format";
+import { axisReals, count, ofWhom, percent, plural } from "../lib/format";
 import { classRows, describeMetric, heat, metricColumns, metricFormat, metricTitle } from "../lib/metrics";
 import { useResource } from "../ui/connection";
 import { Panel } from "../ui/parts";
@@ -23,7 +23,7 @@ export function JobMetrics({ job }: { job: Job }) {
   return (
     <>
       {curves.data && curves.data.length > 0 && <Curves curves={curves.data} job={job} />}
-      {evaluation?.classes && <Classes job={job.id} round={evaluation.number} totals={evaluation.classes} />}
+      {evaluation?.classes && <Classes job={job.id} evaluation={evaluation} totals={evaluation.classes} />}
     </>
   );
 }
@@ -79,12 +79,18 @@ const COLUMNS: Column<ReturnType<typeof classRows>[number]>[] = [
 ];
 
 /** The accuracy of each class, and the confusion matrix where there is one. */
-function Classes({ job, round, totals }: { job: string; round: number; totals: ClassTotals }) {
+function Classes({ job, evaluation, totals }: { job: string; evaluation: Round; totals: ClassTotals }) {
+  const { number: round, measured_on: on } = evaluation;
   const detail = useResource<RoundDetail>(`jobs/${job}/rounds/${round}`, { task: "evaluate" });
   const rows = classRows(totals);
   const counts = detail.data?.classes;
   return (
-    <Panel title="Classes" hint={`${plural(rows.length, "class", "classes")}, evaluation of round ${count(round)}`}>
+    <Panel
+      title="Classes"
+      hint={[plural(rows.length, "class", "classes"), `evaluation of round ${count(round)}`, ofWhom(on)]
+        .filter(Boolean)
+        .join(", ")}
+    >
       <div class="plots">
         <div>
           <h3>Accuracy by class</h3>

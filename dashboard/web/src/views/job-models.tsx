@@ -4,10 +4,11 @@ import { useState } from "preact/hooks";
 import type { Job, ModelVersion, Page } from "../api/types";
 import { download, type ModelForm, modelFileName } from "../lib/download";
 import { endsSomething } from "../lib/events";
-import { bytes, count, percent, real, UNKNOWN } from "../lib/format";
+import { briefly, bytes, count, percent, real, UNKNOWN } from "../lib/format";
 import { links } from "../router";
 import { useConnection, useMay, useResource } from "../ui/connection";
 import { Glyph } from "../ui/glyph";
+import { Measured } from "../ui/measured";
 import { useNarrow } from "../ui/narrow";
 import { Ago, Command, Empty, Panel, Pending, Segmented, When } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
@@ -98,7 +99,11 @@ function columnsOf(job: Job, form: ModelForm, changed: () => void): Column<Model
       cell: (model) =>
         model.round === undefined ? UNKNOWN : <a href={links.round(job.id, model.round)}>{count(model.round)}</a>,
     },
-    { head: "Accuracy", number: true, cell: (model) => percent(model.accuracy, 2) },
+    {
+      head: "Accuracy",
+      number: true,
+      cell: (model) => <Measured accuracy={model.accuracy} on={model.measured_on} />,
+    },
     { head: "Loss", number: true, wide: true, cell: (model) => real(model.loss) },
     { head: "Size", number: true, wide: true, cell: (model) => bytes(model.bytes) },
     { head: "SHA-256", wide: true, cell: (model) => <code data-tip={model.sha256}>{model.sha256.slice(0, 16)}…</code> },
@@ -118,7 +123,7 @@ function phoneColumns(job: Job, form: ModelForm, changed: () => void): Column<Mo
         <span class="two-lines">
           <Version job={job} model={model} />
           <small class="quiet">
-            {model.accuracy === undefined ? "" : `${percent(model.accuracy, 2)}, `}
+            {model.accuracy === undefined ? "" : `${percent(model.accuracy, 2)} (${briefly(model.measured_on)}), `}
             <Ago at={model.created_at_ms} />
           </small>
         </span>

@@ -9,6 +9,7 @@ import { links, setQuery, useLocation } from "../router";
 import { CohortBar } from "../ui/cohort";
 import { useConnection, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
+import { Measured } from "../ui/measured";
 import { useNarrow } from "../ui/narrow";
 import { Choice, Empty, Hint, Panel, Pending, When } from "../ui/parts";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
@@ -78,7 +79,12 @@ function columnsOf(job: string, task: string): Column<Round>[] {
       cell: (round) => real(round.training_loss),
     },
     { head: "Loss", number: true, key: "loss", cell: (round) => real(round.loss) },
-    { head: "Accuracy", number: true, key: "accuracy", cell: (round) => percent(round.accuracy) },
+    {
+      head: "Accuracy",
+      number: true,
+      key: "accuracy",
+      cell: (round) => <Measured accuracy={round.accuracy} on={round.measured_on} />,
+    },
     {
       head: "Step norm",
       number: true,

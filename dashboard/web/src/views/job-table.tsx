@@ -3,11 +3,12 @@
 import { useEffect, useState } from "preact/hooks";
 import type { JobOverview } from "../api/types";
 import { Sparkline } from "../charts/sparkline";
-import { bytes, count, duration, percent, plural, real, short, UNKNOWN } from "../lib/format";
+import { briefly, bytes, count, duration, percent, plural, real, short, sureness, UNKNOWN } from "../lib/format";
 import { passes, rank } from "../lib/jobs";
 import { codecName } from "../lib/settings";
 import { links, setQuery, useLocation } from "../router";
 import { Glyph, StateTag } from "../ui/glyph";
+import { Measured } from "../ui/measured";
 import { useNarrow } from "../ui/narrow";
 import { Ago, Choice, Empty, Hint, Panel, Tags } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
@@ -153,7 +154,7 @@ function phoneColumns(chosen: readonly string[], set: (id: string, on: boolean) 
       cell: (entry) => (
         <span class="two-lines">
           <b>{percent(entry.accuracy)}</b>
-          <small class="quiet">{plural(entry.job.rounds_committed, "round")}</small>
+          <small class="quiet">{briefly(entry.measured_on) ?? plural(entry.job.rounds_committed, "round")}</small>
         </span>
       ),
     },
@@ -174,8 +175,8 @@ function columns(chosen: readonly string[], set: (id: string, on: boolean) => vo
     {
       head: "Best",
       number: true,
-      sort: (entry) => entry.best_accuracy,
-      title: "best accuracy of all evaluated versions, and the round that reached it",
+      sort: (entry) => entry.best_measured_on?.low ?? entry.best_accuracy,
+      title: "the version whose accuracy has the highest lower bound, and its round",
       cell: (entry) => <Best entry={entry} />,
     },
     { head: "Loss", number: true, wide: true, sort: (entry) => entry.loss, cell: (entry) => real(entry.loss) },
@@ -243,15 +244,18 @@ function Name({ entry: { job } }: { entry: JobOverview }) {
 
 /** The state of the job, and what is wrong with it. */
 function State({ entry: { job, health } }: { entry: JobOverview }) {
-  const bad = health.severity === "trouble" || health.severity === "warning";
+  const bad = health.filter(({ severity }) => severity === "trouble" || severity === "warning");
+  const first = bad[0];
+  const told = bad.map(({ text, remedy }) => (remedy ? `${text} What helps: ${remedy}.` : text)).join(" ");
   return (
     <span class="job-state">
       <StateTag state={job.state} text={job.archived_at_ms === undefined ? undefined : `${job.state}, archived`} />
-      {bad && (
-        <Hint text={health.remedy ? `${health.text} What helps: ${health.remedy}.` : health.text}>
+      {first && (
+        <Hint text={told}>
           <span class="health-chip">
-            <Glyph state={health.severity} />
-            {health.kind.replaceAll("_", " ")}
+            <Glyph state={first.severity} />
+            {first.kind.replaceAll("_", " ")}
+            {bad.length > 1 && ` +${bad.length - 1}`}
           </span>
         </Hint>
       )}
@@ -269,16 +273,17 @@ function Accuracy({ entry }: { entry: JobOverview }) {
         label={`Accuracy, now ${percent(entry.accuracy)}`}
         small
       />
-      {percent(entry.accuracy)}
+      <Measured accuracy={entry.accuracy} on={entry.measured_on} />
     </span>
   );
 }
 
-function Best({ entry: { job, best_accuracy: best, best_round: round } }: { entry: JobOverview }) {
+function Best({ entry }: { entry: JobOverview }) {
+  const { job, best_accuracy: best, best_round: round, best_measured_on: on } = entry;
   if (best === undefined) return <>{UNKNOWN}</>;
   return (
     <>
-      {percent(best)}
+      <span data-tip={sureness(on)}>{percent(best)}</span>
       {round !== undefined && (
         <small>
           {" "}

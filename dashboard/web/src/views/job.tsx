@@ -6,7 +6,7 @@ import { counted } from "../lib/cohort";
 import { endsSomething, ofJob } from "../lib/events";
 import { links, useLocation } from "../router";
 import { useResource } from "../ui/connection";
-import { HealthLine } from "../ui/health";
+import { HealthLines, isUndriven } from "../ui/health";
 import { rememberJob } from "../ui/names";
 import { Empty, Panel, Pending } from "../ui/parts";
 import { useSteadyHeight } from "../ui/steady";
@@ -29,7 +29,7 @@ const TABS = [
   ["file", "Job file"],
 ] as const;
 
-/** The health line counts down while a job waits, without events. */
+/** The health lines count down while a job waits, without events. */
 const HEALTH_MS = 10_000;
 
 /** A job with its parts as tabs. */
@@ -64,7 +64,7 @@ export function JobView({ id }: { id: string }) {
   return (
     <>
       <JobHead job={data} changed={job.refresh} />
-      {data.health && <HealthLine health={data.health} />}
+      {data.health && <HealthLines health={data.health} />}
       <nav ref={tabs} class="tabs" aria-label="Parts of the job">
         {TABS.map(([name, label]) => (
           <a
@@ -128,9 +128,13 @@ function OpenRounds({ job }: { job: Job }) {
         {open
           .filter(({ task }) => task === "train")
           .map((round) => (
-            <OpenRound key={round.number} job={job.id} round={round} />
+            <OpenRound key={round.number} job={job.id} round={round} undriven={isUndriven(job.health)} />
           ))}
-        <LiveRounds job={job.id} rounds={open.filter(({ task }) => task === "evaluate")} />
+        <LiveRounds
+          job={job.id}
+          rounds={open.filter(({ task }) => task === "evaluate")}
+          undriven={isUndriven(job.health)}
+        />
         {open.length === 0 && training.data && (
           <Waiting
             job={{
@@ -149,7 +153,7 @@ function OpenRounds({ job }: { job: Job }) {
 }
 
 /** An open training round with its clients as cells, which the list of rounds does not contain. */
-function OpenRound({ job, round }: { job: string; round: Round }) {
+function OpenRound({ job, round, undriven }: { job: string; round: Round; undriven: boolean }) {
   const { number, task } = round;
   const assignments = useResource<Page<Assignment>>(
     `jobs/${job}/rounds/${number}/assignments`,
@@ -161,5 +165,5 @@ function OpenRound({ job, round }: { job: string; round: Round }) {
     state: entry.state,
     ...(entry.reason === undefined ? {} : { reason: entry.reason }),
   }));
-  return <LiveRound job={job} round={counted(round, cells)} />;
+  return <LiveRound job={job} round={counted(round, cells)} undriven={undriven} />;
 }

@@ -9,6 +9,9 @@ import { Glyph, StateTag } from "../ui/glyph";
 
 const STEPS: readonly Phase[] = ["selecting", "training", "aggregating"];
 
+/** What an open round does while no coordinator drives its job. */
+export const UNDRIVEN = "waiting for a coordinator";
+
 /** A deadline is near when this share of the round's time is left. */
 const SOON_SHARE = 0.15;
 
@@ -17,47 +20,56 @@ export function roundName(round: Round): string {
 }
 
 /** The open rounds of a job: training in full, evaluations in one line each. */
-export function LiveRounds({ job, rounds }: { job: string; rounds: readonly CohortRound[] }) {
+export function LiveRounds({
+  job,
+  rounds,
+  undriven,
+}: {
+  job: string;
+  rounds: readonly CohortRound[];
+  /** No coordinator drives the job. */
+  undriven: boolean;
+}) {
   return (
     <>
       {rounds
         .filter(({ task }) => task === "train")
         .map((round) => (
-          <LiveRound key={round.number} job={job} round={round} />
+          <LiveRound key={round.number} job={job} round={round} undriven={undriven} />
         ))}
       {rounds
         .filter(({ task }) => task === "evaluate")
         .map((round) => (
-          <LiveEvaluation key={`evaluation-${round.number}`} job={job} round={round} />
+          <LiveEvaluation key={`evaluation-${round.number}`} job={job} round={round} undriven={undriven} />
         ))}
     </>
   );
 }
 
 /** An open evaluation in one line. */
-function LiveEvaluation({ job, round }: { job: string; round: Round }) {
+function LiveEvaluation({ job, round, undriven }: { job: string; round: Round; undriven: boolean }) {
   return (
     <p class="live-evaluation">
       <a href={links.round(job, round.number, round.task)}>{roundName(round)}</a>
-      <StateTag state={round.phase} />
+      <StateTag state={undriven ? "waiting" : round.phase} text={undriven ? UNDRIVEN : undefined} />
       <span>
         {round.reported} of {plural(round.goal, "report")}
       </span>
-      <Countdown round={round} />
+      {!undriven && <Countdown round={round} />}
     </p>
   );
 }
 
 /** An open training round in full. */
-export function LiveRound({ job, round }: { job: string; round: CohortRound }) {
+export function LiveRound({ job, round, undriven }: { job: string; round: CohortRound; undriven: boolean }) {
   return (
     <article class="live-round" aria-label={roundName(round)}>
       <header class="live-head">
         <a class="live-name" href={links.round(job, round.number, round.task)}>
           {roundName(round)}
         </a>
-        <PhaseSteps phase={round.phase} />
-        <Countdown round={round} />
+        {undriven ? <StateTag state="waiting" text={UNDRIVEN} /> : <PhaseSteps phase={round.phase} />}
+        {!undriven && <Countdown round={round} />}
       </header>
       <Progress round={round} />
       <CohortStrip round={round} />

@@ -2,12 +2,12 @@
 
 import type { JobOverview, JobSummary, Overview } from "../api/types";
 import { Sparkline } from "../charts/sparkline";
-import { bytes, compact, count, duration, percent, plural, real } from "../lib/format";
+import { bytes, compact, count, duration, percent, plural, presence, real, sureness } from "../lib/format";
 import { isEnded, rank } from "../lib/jobs";
 import { links, useLocation } from "../router";
-import { useMay, useResource } from "../ui/connection";
+import { useMay, useNow, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
-import { HealthLine } from "../ui/health";
+import { HealthLines, isUndriven } from "../ui/health";
 import { rememberJob } from "../ui/names";
 import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats, Trouble } from "../ui/parts";
 import { useSteadyHeight } from "../ui/steady";
@@ -90,7 +90,7 @@ function Populations({ data }: { data: Overview }) {
             <span class="population-name">{population.name}</span>
             <span class="quiet">
               {plural(population.clients, "client")}
-              {(population.online ?? 0) > 0 && `, ${count(population.online)} online`}
+              {(population.online ?? 0) > 0 && `: ${presence(population.online ?? 0, population.working ?? 0)}`}
             </span>
           </a>
         </li>
@@ -125,10 +125,10 @@ function JobCard({ entry }: { entry: JobOverview }) {
           )}
         </span>
       </header>
-      <HealthLine health={entry.health} />
+      <HealthLines health={entry.health} />
       <div class="job-body">
         <div class="job-live" ref={steady}>
-          <LiveRounds job={job.id} rounds={rounds} />
+          <LiveRounds job={job.id} rounds={rounds} undriven={isUndriven(entry.health)} />
           {rounds.length === 0 && <Waiting job={job} />}
         </div>
         <div class="job-figures">
@@ -148,6 +148,7 @@ function Curves({ entry }: { entry: JobOverview }) {
         label="Accuracy"
         value={percent(entry.accuracy)}
         detail={entry.best_accuracy === undefined ? "" : `best ${percent(entry.best_accuracy)}`}
+        note={sureness(entry.measured_on)}
       >
         <Sparkline
           points={entry.spark}
@@ -164,7 +165,14 @@ function Curves({ entry }: { entry: JobOverview }) {
 }
 
 /** A large figure above its curve. */
-function Figure(props: { label: string; value: string; detail: string; children: preact.ComponentChildren }) {
+function Figure(props: {
+  label: string;
+  value: string;
+  detail: string;
+  /** Below the curve. */
+  note?: string | undefined;
+  children: preact.ComponentChildren;
+}) {
   return (
     <div class="figure">
       <p class="figure-label">{props.label}</p>
@@ -173,6 +181,7 @@ function Figure(props: { label: string; value: string; detail: string; children:
         <small>{props.detail}</small>
       </p>
       {props.children}
+      {props.note && <p class="figure-note">{props.note}</p>}
     </div>
   );
 }
@@ -203,13 +212,15 @@ export function Waiting({
 }: {
   job: Pick<JobSummary, "id" | "name" | "population" | "state" | "rounds_not_before_ms">;
 }) {
+  // A pause that is over is none: the next answer has the open round.
+  const now = useNow(1000);
   switch (job.state) {
     case "awaiting_model":
       return <UploadModel job={job.id} name={job.name} />;
     case "paused":
       return <Empty title="Paused">No round opens until the job is resumed.</Empty>;
     case "running":
-      return job.rounds_not_before_ms === undefined ? (
+      return job.rounds_not_before_ms === undefined || job.rounds_not_before_ms <= now ? (
         <div class="between">
           <Empty title="Between two rounds">The next one opens in a moment.</Empty>
         </div>

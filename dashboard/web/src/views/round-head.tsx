@@ -1,12 +1,12 @@
 // The head of a round: its explanation, its neighbours, its figures.
 
 import type { RoundDetail } from "../api/types";
-import { bytes, count, duration, percent, real, words } from "../lib/format";
+import { bytes, count, duration, percent, real, spreadOf, sureness, words } from "../lib/format";
 import { links } from "../router";
 import { useNow } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { Ago, At, Stat, Stats } from "../ui/parts";
-import { Countdown, roundName } from "./live-round";
+import { Countdown, roundName, UNDRIVEN } from "./live-round";
 
 /** Explanation, neighbours and figures of a round. `newest` is the number of the job's newest round. */
 export function RoundHead({
@@ -14,12 +14,15 @@ export function RoundHead({
   name,
   newest,
   data,
+  undriven,
   onPolicy,
 }: {
   job: string;
   name: string | undefined;
   newest: number | undefined;
   data: RoundDetail;
+  /** No coordinator drives the job of the open round. */
+  undriven: boolean;
   /** Opens the round policy; there after an abandoned round. */
   onPolicy: (() => void) | undefined;
 }) {
@@ -36,8 +39,12 @@ export function RoundHead({
         </p>
         <div class="job-title">
           <h1>{roundName(round)}</h1>
-          <StateTag state={round.phase} text={round.reason ? `abandoned: ${words(round.reason)}` : undefined} />
-          {round.ended_at_ms === undefined && <Countdown round={round} />}
+          {undriven ? (
+            <StateTag state="waiting" text={UNDRIVEN} />
+          ) : (
+            <StateTag state={round.phase} text={round.reason ? `abandoned: ${words(round.reason)}` : undefined} />
+          )}
+          {round.ended_at_ms === undefined && !undriven && <Countdown round={round} />}
         </div>
         <p class="quiet">
           opened <At at={round.opened_at_ms} />
@@ -89,7 +96,8 @@ export function RoundHead({
         <Stat
           label="Accuracy"
           value={percent(measured.accuracy)}
-          detail={evaluation ? "after this round" : undefined}
+          detail={sureness(measured.measured_on) ?? (evaluation ? "after this round" : undefined)}
+          title={spreadOf(measured.measured_on)}
         />
         <Stat
           label="Loss"

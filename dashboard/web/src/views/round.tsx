@@ -7,6 +7,7 @@ import { links, useLocation } from "../router";
 import { useAssignments } from "../ui/all-assignments";
 import { CohortLegend, CohortStrip } from "../ui/cohort";
 import { useMay, useNow, useResource } from "../ui/connection";
+import { isUndriven } from "../ui/health";
 import { Empty, Panel, Pending } from "../ui/parts";
 import { OutlookPanel } from "./outlook";
 import { PolicyDialog } from "./policy";
@@ -67,6 +68,7 @@ export function RoundView({ job, number }: { job: string; number: number }) {
         name={parent.data?.file.name}
         newest={parent.data?.rounds_opened}
         data={data}
+        undriven={round.ended_at_ms === undefined && isUndriven(parent.data?.health)}
         onPolicy={canChange && round.phase === "abandoned" ? () => suggest({}) : undefined}
       />
       <Panel title="Phases">

@@ -3,7 +3,7 @@
 import { Fragment } from "preact";
 import type { AuditEntry, LoadSample, Node, Page, ScheduledWork, System } from "../api/types";
 import { Trend } from "../charts/trend";
-import { bytes, count, duration, plural, short, shortId, UNKNOWN, words } from "../lib/format";
+import { bytes, count, duration, plural, presence, short, shortId, UNKNOWN, words } from "../lib/format";
 import { links } from "../router";
 import { useNow, useResource, useScope } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
@@ -70,7 +70,7 @@ function Figures({ system }: { system: System }) {
       <Stat
         label="Online now"
         value={count(system.online_clients ?? system.held_clients)}
-        detail="of all coordinators"
+        detail={presence(system.online_clients ?? 0, system.working_clients ?? 0) || "of all coordinators"}
         title={`${count(system.held_clients)} of them are held by the coordinator that answers`}
       />
       <Stat label="Check-ins" value={`${short(system.checkins_per_s)} /s`} detail="this coordinator" />

@@ -58,6 +58,7 @@ pub(super) fn round(policy: TaskPolicy, phase: Phase) -> OpenRound {
         working: 0,
         reported: 0,
         drawn: 0,
+        awaited: 0,
         source: Source::Clients { eligible: Vec::new(), reports: Vec::new() },
     }
 }
@@ -164,8 +165,17 @@ impl Job {
     pub(super) fn decision(&mut self) -> Decision {
         let eligible = self.eligible();
         for round in &mut self.rounds {
+            let reported = self.reports.get(&(round.task, round.number)).map_or(&[][..], Vec::as_slice);
+            if let Tempo::Panel { expected, .. } = round.policy.tempo {
+                round.awaited = expected.saturating_sub(round.drawn);
+            }
+            let is_new = |candidate: &Arc<Candidate>| !reported.contains(&(candidate.number as usize));
             round.source = match round.policy.tempo {
                 Tempo::Coordinator => Source::Coordinator { has_test_set: false, is_under_way: false },
+                Tempo::Panel { .. } => {
+                    let eligible = eligible.iter().filter(|candidate| is_new(candidate)).cloned().collect();
+                    Source::Clients { eligible, reports: Vec::new() }
+                }
                 _ => Source::Clients { eligible: eligible.clone(), reports: Vec::new() },
             };
         }
@@ -247,9 +257,10 @@ impl Job {
         round.phase = Phase::Training;
         let is_buffer = round.policy.tempo.is_buffer();
         let ends_at_ms = self.now_ms + round.policy.deadline_ms;
-        if is_buffer {
+        if is_buffer || matches!(round.policy.tempo, Tempo::Panel { .. }) {
             round.drawn += clients.len() as u32;
-        } else {
+        }
+        if !is_buffer && is_first {
             round.deadline_at_ms = Some(ends_at_ms);
         }
         round.working += clients.len() as u32;

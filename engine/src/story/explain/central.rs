@@ -21,6 +21,6 @@ pub(super) fn on_coordinator(name: &str, story: &RoundStory<'_>) -> String {
         Phase::Abandoned if round.reason == Some(AbandonReason::SelectionTimeout) => {
             format!("{name} was abandoned: no test set was uploaded within {}.", duration(took_ms))
         }
-        Phase::Abandoned => abandoned(name, round),
+        Phase::Abandoned => abandoned(name, story),
     }
 }

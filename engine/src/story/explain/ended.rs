@@ -37,6 +37,9 @@ pub(super) fn committed(name: &str, story: &RoundStory<'_>) -> String {
             story.slowest.map(|(number, ms)| format!(", the last from client {number} after {}", duration(ms)));
         let were = if round.goal == 1 { "was" } else { "were" };
         format!("until {} {were} in{}", count(round.goal, report), slowest.unwrap_or_default())
+    } else if round.expired > 0 {
+        // An evaluation by all that are here, which does not wait for the last ones for ever.
+        format!("with {} of {}", round.reported, count(round.goal, report))
     } else {
         format!("until no client was still working, with {} of {}", round.reported, count(round.goal, report))
     };
@@ -45,7 +48,8 @@ pub(super) fn committed(name: &str, story: &RoundStory<'_>) -> String {
     format!("{name} took {}: {why}{lost}.", duration(took_ms))
 }
 
-pub(super) fn abandoned(name: &str, round: &Round) -> String {
+pub(super) fn abandoned(name: &str, story: &RoundStory<'_>) -> String {
+    let round = story.round;
     let report = report_word(round.task);
     let lost = losses(round);
     let lost = if lost.is_empty() { String::new() } else { format!(" ({lost})") };
@@ -53,7 +57,9 @@ pub(super) fn abandoned(name: &str, round: &Round) -> String {
     let why = match round.reason {
         Some(AbandonReason::SelectionTimeout) => {
             let minimum = count(round.minimum, "eligible client");
-            format!("fewer than {minimum} checked in within {}", duration(took_ms))
+            let wanted = story.wanted.and_then(|wanted| wanted.words(round.minimum));
+            let wanted = wanted.map_or_else(String::new, |wanted| format!("; {wanted}"));
+            format!("fewer than {minimum} checked in within {}{wanted}", duration(took_ms))
         }
         Some(AbandonReason::TooFewReports) => {
             let in_time = round.deadline_at_ms.zip(round.ended_at_ms).is_some_and(|(deadline, ended)| ended < deadline);

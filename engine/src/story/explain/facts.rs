@@ -14,7 +14,8 @@ pub struct RoundStory<'a> {
     pub selection_ends_at_ms: Option<i64>,
     /// The client whose accepted report came last, by number, and the time after the selection in milliseconds.
     pub slowest: Option<(u64, i64)>,
-    /// While the round selects: the enrolled clients whose attributes the job asks for.
+    /// While the round selects, or once it was abandoned while selecting: the enrolled clients whose attributes the job
+    /// asks for.
     pub wanted: Option<Wanted<'a>>,
     /// While no coordinator drives the job.
     pub undriven: Option<Undriven<'a>>,
@@ -43,10 +44,27 @@ impl<'a> RoundStory<'a> {
 /// The enrolled clients that a round may draw by their attributes, whether they wait or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted<'a> {
-    /// As `role=evaluator`.
+    /// As `role=evaluator`; empty where any attributes will do.
     pub attributes: &'a str,
     pub matching: u64,
     pub enrolled: u64,
+    /// What the enrolled clients have instead, as `android 8, ios 4, none 2`; empty where any attributes will do.
+    pub present: &'a str,
+}
+
+impl Wanted<'_> {
+    /// As `0 of 14 enrolled clients have platform=watch (android 8, ios 4, pi 2)`, where fewer than the minimum have
+    /// it.
+    /// None where any attributes will do, or enough clients have them.
+    pub(in crate::story) fn words(&self, minimum: u32) -> Option<String> {
+        let Self { attributes, matching, enrolled, present } = self;
+        if attributes.is_empty() || *matching >= u64::from(minimum) {
+            return None;
+        }
+        let have = if *matching == 1 { "has" } else { "have" };
+        let present = if present.is_empty() { String::new() } else { format!(" ({present})") };
+        Some(format!("{matching} of {enrolled} enrolled clients {have} {attributes}{present}"))
+    }
 }
 
 /// A job whose coordinator does not renew its lease.

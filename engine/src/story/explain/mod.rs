@@ -45,6 +45,6 @@ pub fn explain(story: &RoundStory<'_>, now_ms: i64) -> String {
             format!("{name} has its {} and adds them up.", count(round.reported, report_word(round.task)))
         }
         Phase::Committed => committed(&name, story),
-        Phase::Abandoned => abandoned(&name, round),
+        Phase::Abandoned => abandoned(&name, story),
     }
 }

@@ -2,7 +2,7 @@
 
 use tributary_protocol::operator::{Round, RoundBuffer};
 
-use super::facts::{RoundStory, Wanted};
+use super::facts::RoundStory;
 use crate::story::words::{count, duration, report_word};
 
 pub(super) fn selecting(name: &str, story: &RoundStory<'_>, now_ms: i64) -> String {
@@ -19,14 +19,9 @@ pub(super) fn selecting(name: &str, story: &RoundStory<'_>, now_ms: i64) -> Stri
         }
         None => "too few are checked in and eligible".to_owned(),
     };
-    let seen = match story.wanted {
-        Some(Wanted { attributes, matching, enrolled })
-            if !attributes.is_empty() && matching < u64::from(story.round.minimum) =>
-        {
-            let have = if matching == 1 { "has" } else { "have" };
-            format!("{seen}, and {matching} of {enrolled} enrolled clients {have} {attributes}")
-        }
-        _ => seen,
+    let seen = match story.wanted.and_then(|wanted| wanted.words(story.round.minimum)) {
+        Some(wanted) => format!("{seen}, and {wanted}"),
+        None => seen,
     };
     match story.selection_ends_at_ms {
         Some(at_ms) if at_ms > now_ms => {

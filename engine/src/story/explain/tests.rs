@@ -131,6 +131,10 @@ fn a_committed_round_says_where_its_time_went() {
             "Round 7 took 46 s: until no client was still working, with 9 of 10 updates; 4 gave up.",
         ),
         (
+            json!({ "task": "evaluate", "goal": 14, "minimum": 1, "reported": 13, "expired": 1 }),
+            "The evaluation of round 7 took 46 s: with 13 of 14 reports; 1 did not report in time.",
+        ),
+        (
             json!({ "selected_at_ms": 40_000, "expired": 1, "spare": 1 }),
             "Round 7 took 46 s: 40 s of it waiting for enough eligible clients; 1 spare was not \
              needed.",
@@ -170,15 +174,25 @@ fn a_round_that_nobody_can_join_says_whom_it_wants() {
     let selecting = round(json!({
         "task": "evaluate", "phase": "selecting", "cohort": 0, "selected_at_ms": null, "minimum": 1,
     }));
-    let wanted = Some(Wanted { attributes: "role=nobody", matching: 0, enrolled: 18 });
+    let wanted = Some(Wanted { attributes: "role=nobody", matching: 0, enrolled: 18, present: "phone 17, none 1" });
     let waits = RoundStory { available: Some((0, 2)), wanted, ..story(&selecting) };
     assert_eq!(
         explain(&waits, 0),
         "The evaluation of round 7 waits for clients: 0 of the 2 it needs are checked in and eligible, and 0 of 18 \
-         enrolled clients have role=nobody."
+         enrolled clients have role=nobody (phone 17, none 1)."
     );
     let some = RoundStory { wanted: wanted.map(|wanted| Wanted { matching: 1, ..wanted }), ..waits };
     assert!(!explain(&some, 0).contains("role"), "enough are enrolled: they are only not here");
+    let ended = json!({
+        "phase": "abandoned", "reason": "selection_timeout", "ended_at_ms": 300_000, "selected_at_ms": null,
+    });
+    let ended = round(ended);
+    let wanted = Wanted { attributes: "platform=watch", matching: 0, enrolled: 14, present: "android 8, ios 4, pi 2" };
+    assert_eq!(
+        explain(&RoundStory { wanted: Some(wanted), ..story(&ended) }, 0),
+        "Round 7 was abandoned: fewer than 5 eligible clients checked in within 5 min; 0 of 14 enrolled clients have \
+         platform=watch (android 8, ios 4, pi 2)."
+    );
 }
 
 #[test]

@@ -24,6 +24,7 @@ use crate::api::extract::{Json, Path, Query};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{ClientRow, DbError, Report, Times};
+use crate::fleet::Fleet;
 use crate::lifecycle::acceptance::Submission;
 use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
 
@@ -38,6 +39,7 @@ pub(super) async fn status(
 ) -> Answer<Json<AssignmentStatus>> {
     let found = assignments::find(&mut app.db.read().await?, client.id, id, None).await;
     let (assignment, round) = or_refused(&app, &client, found).await?;
+    Fleet::heard(&app, &client).await?;
     let reported = assignment.state == AssignmentState::Reported;
     if !reported {
         let comes = if query.finished { Comes::Finished } else { Comes::Unfinished };

@@ -99,7 +99,7 @@ pub(super) async fn show(
 }
 
 fn client_view(client: Client, online: &Online) -> Client {
-    Client { online: online.has(client.id), ..client }
+    Client { online: online.has(client.id), working: online.works(client.id), ..client }
 }
 
 /// Quarantines, releases or revokes a client.

@@ -171,7 +171,7 @@ pub(super) async fn show(
 /// A job with its health.
 async fn healthy(app: &App, tx: &mut Tx, row: JobRow, disk: Disk) -> Result<Job, DbError> {
     let health = health::of_job(app, tx, &row, disk).await?;
-    Ok(Job { health: Some(health), ..view(app, row)? })
+    Ok(Job { health, ..view(app, row)? })
 }
 
 pub(super) async fn pause(
@@ -302,7 +302,7 @@ pub(super) async fn model(
 
 pub(super) fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
     let (head, file) = (head(app, &row)?, row.file.0);
-    Ok(Job { head, plan_hash: plan_of(&file).hash(), file, health: None, progress: None })
+    Ok(Job { head, plan_hash: plan_of(&file).hash(), file, health: Vec::new(), progress: None })
 }
 
 /// What lists and details say of a job.

@@ -43,7 +43,7 @@ pub(super) async fn show(
     let mut populations = tx.populations(permit.population(), "", PAGE_ITEMS_MAX).await?;
     let online = Online::read(&app.fleet, &mut tx, app.clock.now_ms()).await?;
     for population in &mut populations {
-        population.online = online.of(&population.name);
+        (population.online, population.working) = online.of(&population.name);
     }
     let disk = Disk::read(&app, &mut tx).await?;
     let mut jobs = Vec::new();
@@ -76,9 +76,11 @@ async fn job(app: &App, tx: &mut Tx, row: JobRow, disk: Disk) -> Result<JobOverv
         open_rounds,
         last_round,
         best_accuracy: progress.best.and_then(|best| best.accuracy),
+        best_measured_on: progress.best.and_then(|best| best.measured_on),
         best_round: progress.best.map(|best| best.round),
         ends_in_ms: progress.ends_in_ms,
         accuracy: progress.accuracy,
+        measured_on: progress.measured_on,
         loss: progress.loss,
         bytes_up: progress.bytes_up,
         bytes_down: progress.bytes_down,

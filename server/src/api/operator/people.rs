@@ -39,7 +39,7 @@ pub(super) async fn create_population(
     }
     permit.audits(&mut tx, AuditAction::PopulationCreate, &request.name, None, created_at_ms).await?;
     tx.commit().await?;
-    Ok((StatusCode::CREATED, Json(Population { name: request.name, clients: 0, created_at_ms, online: 0 })))
+    Ok((StatusCode::CREATED, Json(Population { name: request.name, clients: 0, created_at_ms, online: 0, working: 0 })))
 }
 
 pub(super) async fn populations(
@@ -53,7 +53,7 @@ pub(super) async fn populations(
     let mut items = tx.populations(permit.population(), &after, limit).await?;
     let online = Online::read(&app.fleet, &mut tx, app.clock.now_ms()).await?;
     for population in &mut items {
-        population.online = online.of(&population.name);
+        (population.online, population.working) = online.of(&population.name);
     }
     Ok(Json(full_page(items, limit, |population| population.name.to_string())))
 }

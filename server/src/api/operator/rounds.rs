@@ -16,7 +16,8 @@ use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 use crate::api::auth::{Operator, Views};
 use crate::api::extract::{Json, Path, Place, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
-use crate::api::story::{Selection, missing_driver, takeover, undriven};
+use crate::api::story::enrolled::Enrolled;
+use crate::api::story::{Selection, missed, missing_driver, takeover, undriven};
 use crate::app::App;
 use crate::db::{DbError, RoundFilter, RoundKey, RoundPlace, RoundRow, Tx};
 use crate::runtime::offload::blocking;
@@ -170,7 +171,7 @@ pub(super) async fn show(
 ) -> Answer<Json<RoundDetail>> {
     let key = RoundKey { job, task: query.task, number };
     let mut tx = app.db.read().await?;
-    operator.job(&mut tx, job).await?;
+    let (stored, _) = operator.job(&mut tx, job).await?;
     let row = tx.round(key).await?.ok_or_else(|| ApiError::not_found(format!("round {number} of {job}")))?;
     let evaluation = match key.task {
         Task::Train => evaluation_of(&app, &mut tx, key).await?,
@@ -190,6 +191,7 @@ pub(super) async fn show(
         Some(_) if !is_pruned => cohort(&mut tx, key).await?,
         _ => Vec::new(),
     };
+    let missing = missed(&mut tx, &stored.file.0, &round).await?;
     let handed_on = tx.last_takeover(job, round.opened_at_ms, round.ended_at_ms.unwrap_or(now_ms)).await?;
     let staleness = match &round.buffer {
         Some(_) => tx.staleness_counts(job, number.saturating_sub(STALENESS_ROUNDS - 1)..=number).await?,
@@ -206,7 +208,7 @@ pub(super) async fn show(
         available: selection.as_ref().map(|selection| (selection.available, selection.needed)),
         selection_ends_at_ms: selection.as_ref().map(|selection| selection.ends_at_ms),
         slowest: slowest(&round, &cohort),
-        wanted: selection.as_ref().and_then(Selection::wanted),
+        wanted: selection.as_ref().and_then(Selection::wanted).or_else(|| missing.as_ref().map(Enrolled::wanted)),
         undriven: driver.as_ref().map(undriven),
         takeover: handed_on.as_ref().map(takeover),
         clocks: &clocks,
@@ -222,6 +224,7 @@ pub(super) async fn show(
         what_if: deadlines(&round, &cohort),
         staleness,
         clocks,
+        classes_measured_on: round.measured_on.filter(|_| classes.is_some()),
         classes,
         round,
     }))

@@ -20,7 +20,7 @@ pub(super) async fn show(operator: Operator<Views>, State(app): State<Arc<App>>)
     let nodes = nodes_with_leases(&mut tx, "", PAGE_ITEMS_MAX, now_ms).await?;
     let schedules = tx.schedules("", PAGE_ITEMS_MAX).await?;
     let disk = Disk::read(&app, &mut tx).await?;
-    let online = Online::read(&app.fleet, &mut tx, now_ms).await?;
+    let (online_clients, working_clients) = Online::read(&app.fleet, &mut tx, now_ms).await?.all();
     let storage = Storage { free_bytes: disk.free_bytes, full_in_ms: disk.full_in_ms, ..tx.storage().await? };
     Ok(Json(System {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -29,7 +29,8 @@ pub(super) async fn show(operator: Operator<Views>, State(app): State<Arc<App>>)
         nodes,
         checkins_per_s: app.fleet.check_ins.per_second(now_ms),
         held_clients: app.fleet.lobby.len() as u64,
-        online_clients: online.all(),
+        online_clients,
+        working_clients,
         updates_per_s: app.fleet.updates.per_second(now_ms),
         updates_in_flight: app.updates.budget.taken(),
         db: app.db.latency(),

@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tributary_engine::story::{
-    EndedRound, EvaluatorsWanted, HealthFacts, RoundStory, SelectingRound, Session, ShutOut, class_stats, explain,
+    EndedRound, EvaluatorsWanted, HealthFacts, Lost, RoundStory, SelectingRound, Session, ShutOut, class_stats, explain,
     health,
 };
 use tributary_protocol::device::Attributes;
 use tributary_protocol::operator::{Health, Round};
-use tributary_protocol::state::{ClassVerdict, HealthKind, JobState, Phase, Task};
+use tributary_protocol::state::{AbandonReason, ClassVerdict, HealthKind, JobState, Phase, Task};
 
 use super::disk::Disk;
-use super::{Selection, missing_driver, rounds_not_before_ms, undriven};
+use super::enrolled::Enrolled;
+use super::{Selection, missed, missing_driver, rounds_not_before_ms, undriven};
 use crate::app::App;
 use crate::db::{DbError, JobRow, RoundFilter, RoundRow, Tx};
 use crate::runtime::offload::blocking;
@@ -26,8 +27,24 @@ const SESSIONS_READ: u32 = 2_000;
 /// Attributes with more values identify clients, not classes.
 const VALUES_MAX: usize = 20;
 
-/// How a job is.
-pub(in crate::api) async fn of_job(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Health, DbError> {
+/// How a job is, most severe first.
+pub(in crate::api) async fn of_job(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Vec<Health>, DbError> {
+    if !row.state.is_final() {
+        return read(app, tx, row, disk).await;
+    }
+    let now_ms = app.clock.now_ms();
+    if let Some(health) = app.ended_health.get(&row.id, now_ms) {
+        return Ok(health);
+    }
+    let health = read(app, tx, row, disk).await?;
+    // Nothing of it changes once its last round has ended.
+    if tx.open_rounds(row.id).await?.is_empty() {
+        app.ended_health.keep(row.id, health.clone(), now_ms);
+    }
+    Ok(health)
+}
+
+async fn read(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Vec<Health>, DbError> {
     let now_ms = app.clock.now_ms();
     let mut facts = HealthFacts {
         state: row.state,
@@ -35,12 +52,14 @@ pub(in crate::api) async fn of_job(app: &App, tx: &mut Tx, row: &JobRow, disk: D
         selecting: None,
         ended: Vec::new(),
         evaluation: None,
+        lost: Lost::default(),
+        unmeasured: None,
         shut_out: None,
         losses: Vec::new(),
         disk_full_in_ms: disk.full_in_ms,
         next_round_in_ms: None,
     };
-    if row.state != JobState::Running {
+    if row.state == JobState::AwaitingModel {
         return Ok(health(&facts, now_ms));
     }
     let driver = missing_driver(app, tx, row.id).await?;
@@ -48,9 +67,8 @@ pub(in crate::api) async fn of_job(app: &App, tx: &mut Tx, row: &JobRow, disk: D
     let selecting = selection(app, tx, open.iter().find(|round| round.task == Task::Train)).await?;
     let evaluation = open.iter().filter(|round| round.task == Task::Evaluate).max_by_key(|round| round.number);
     let evaluation = selection(app, tx, evaluation).await?;
-    let rounds = tx.latest_rounds(row.id, Task::Train, RoundFilter::default(), i32::MAX.cast_unsigned(), ROUNDS_READ);
-    let ended: Vec<Round> = rounds.await?.into_iter().map(Round::from).filter(|round| !round.phase.is_open()).collect();
-    let explained: Vec<String> = ended.iter().map(|round| explain(&RoundStory::of(round), now_ms)).collect();
+    let ended = ended_rounds(tx, row, now_ms).await?;
+    let unmeasured = unmeasured(tx, row, now_ms).await?;
     let is_trained = row.file.0.stop.rounds.is_some_and(|rounds| row.rounds_committed >= rounds);
 
     facts.undriven = driver.as_ref().map(undriven);
@@ -58,9 +76,13 @@ pub(in crate::api) async fn of_job(app: &App, tx: &mut Tx, row: &JobRow, disk: D
     facts.evaluation = evaluation
         .as_ref()
         .map(|(number, selection)| EvaluatorsWanted { round: wanted(*number, selection, now_ms), is_last: is_trained });
-    facts.ended = ended.iter().zip(&explained).map(|(round, explanation)| ended_round(round, explanation)).collect();
+    facts.ended = ended.iter().map(|(round, explanation)| ended_round(round, explanation)).collect();
     facts.losses = losses(&ended);
+    facts.unmeasured = unmeasured.as_deref();
     facts.shut_out = shut_out(app, tx, row).await?;
+    if row.state.is_final() {
+        facts.lost = Lost { rounds: tx.lost_rounds(row.id).await?, of: row.rounds_opened };
+    }
     facts.next_round_in_ms = match open.is_empty() {
         true => rounds_not_before_ms(row, now_ms)?.map(|at_ms| at_ms - now_ms),
         false => None,
@@ -68,14 +90,49 @@ pub(in crate::api) async fn of_job(app: &App, tx: &mut Tx, row: &JobRow, disk: D
     Ok(health(&facts, now_ms))
 }
 
-/// What the health of the newest running jobs is about.
+/// The newest ended training rounds, newest first, with their explanations.
+async fn ended_rounds(tx: &mut Tx, row: &JobRow, now_ms: i64) -> Result<Vec<(Round, String)>, DbError> {
+    let rounds = tx.latest_rounds(row.id, Task::Train, RoundFilter::default(), i32::MAX.cast_unsigned(), ROUNDS_READ);
+    let ended: Vec<Round> = rounds.await?.into_iter().map(Round::from).filter(|round| !round.phase.is_open()).collect();
+    // Whom the rounds wanted is the same for all of them.
+    let missing = match ended.iter().find(|round| round.reason == Some(AbandonReason::SelectionTimeout)) {
+        Some(round) => missed(tx, &row.file.0, round).await?,
+        None => None,
+    };
+    let told = |round: Round| {
+        let wanted = missing.as_ref().map(Enrolled::wanted);
+        let explanation = explain(&RoundStory { wanted, ..RoundStory::of(&round) }, now_ms);
+        (round, explanation)
+    };
+    Ok(ended.into_iter().map(told).collect())
+}
+
+/// Why an ended job that has trained was never measured; none where it was, or asks for no evaluations.
+async fn unmeasured(tx: &mut Tx, row: &JobRow, now_ms: i64) -> Result<Option<String>, DbError> {
+    if !row.state.is_final() || row.file.0.evaluation.is_none() || row.rounds_committed == 0 {
+        return Ok(None);
+    }
+    let mut newest = async |phase| {
+        let filter = RoundFilter { phase, reason: None };
+        tx.latest_rounds(row.id, Task::Evaluate, filter, i32::MAX.cast_unsigned(), 1).await
+    };
+    if !newest(Some(Phase::Committed)).await?.is_empty() {
+        return Ok(None);
+    }
+    let Some(round) = newest(None).await?.pop().map(Round::from) else { return Ok(Some(String::new())) };
+    let missing = missed(tx, &row.file.0, &round).await?;
+    let wanted = missing.as_ref().map(Enrolled::wanted);
+    Ok(Some(explain(&RoundStory { wanted, ..RoundStory::of(&round) }, now_ms)))
+}
+
+/// What the health of the newest running jobs is about, each by its most severe line.
 pub(in crate::api) async fn of_running(app: &App) -> Result<Vec<HealthKind>, DbError> {
     let mut tx = app.db.read().await?;
     let disk = Disk::read(app, &mut tx).await?;
     let mut kinds = Vec::new();
     for row in tx.jobs_at_a_glance(None, false, JOBS_READ).await? {
         if row.state == JobState::Running {
-            kinds.push(of_job(app, &mut tx, &row, disk).await?.kind);
+            kinds.extend(of_job(app, &mut tx, &row, disk).await?.first().map(|line| line.kind));
         }
     }
     Ok(kinds)
@@ -97,9 +154,9 @@ fn ended_round<'a>(round: &Round, explanation: &'a str) -> EndedRound<'a> {
 }
 
 /// Losses of evaluations where there are enough of them, else of training.
-fn losses(ended: &[Round]) -> Vec<f64> {
-    let measured: Vec<f64> = ended.iter().filter_map(|round| round.loss).collect();
-    if measured.is_empty() { ended.iter().filter_map(|round| round.training_loss).collect() } else { measured }
+fn losses(ended: &[(Round, String)]) -> Vec<f64> {
+    let measured: Vec<f64> = ended.iter().filter_map(|(round, _)| round.loss).collect();
+    if measured.is_empty() { ended.iter().filter_map(|(round, _)| round.training_loss).collect() } else { measured }
 }
 
 /// The class with the most assignments among those whose updates never count.

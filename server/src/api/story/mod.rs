@@ -1,6 +1,7 @@
 //! The facts behind explanations: what the engine's stories need to know of a round or a job.
 
 pub(super) mod disk;
+pub(super) mod enrolled;
 pub(super) mod health;
 pub(super) mod progress;
 
@@ -8,11 +9,14 @@ use tributary_engine::job::calendar_of;
 use tributary_engine::round::{Tempo, may_open_at_ms};
 use tributary_engine::story::{Takeover, Undriven, Wanted};
 use tributary_protocol::id::JobId;
-use tributary_protocol::state::{JobState, Phase, Task};
+use tributary_protocol::job_file::JobFile;
+use tributary_protocol::operator::Round;
+use tributary_protocol::state::{AbandonReason, JobState, Phase};
 
+use self::enrolled::Enrolled;
 use crate::app::App;
 use crate::db::{DbError, Holder, JobRow, RoundRow, TakeoverRow, Tx};
-use crate::fleet::waiting::{available, enrolled};
+use crate::fleet::waiting::available;
 
 /// A selecting round: who is here, and whom it wants.
 #[derive(Clone, Debug)]
@@ -22,15 +26,8 @@ pub(super) struct Selection {
     pub(super) minimum: u32,
     /// When it starts with those that are here, or is abandoned.
     pub(super) ends_at_ms: i64,
+    /// Read only where too few wait: it visits every client of the population.
     enrolled: Option<Enrolled>,
-}
-
-/// Read only where too few wait: it visits every client of the population.
-#[derive(Clone, Debug)]
-struct Enrolled {
-    attributes: String,
-    matching: u64,
-    all: u64,
 }
 
 impl Selection {
@@ -45,21 +42,12 @@ impl Selection {
         let available = match policy.tempo {
             // It would not be selecting if there were a test set.
             Tempo::Coordinator => 0,
-            Tempo::Cohort | Tempo::Buffer { .. } | Tempo::Members { .. } => {
+            Tempo::Cohort | Tempo::Panel { .. } | Tempo::Buffer { .. } | Tempo::Members { .. } => {
                 available(app, &app.fleet, tx, &spec, row).await?
             }
         };
         let enrolled = match available < policy.minimum {
-            true => {
-                let evaluators = spec.file.evaluation.as_ref().map(|evaluation| &evaluation.attributes);
-                let wanted = match (row.task, evaluators) {
-                    (Task::Evaluate, Some(evaluators)) if !evaluators.is_empty() => evaluators,
-                    _ => &spec.file.eligibility.attributes,
-                };
-                let pairs: Vec<String> = wanted.iter().map(|(name, value)| format!("{name}={value}")).collect();
-                let (matching, all) = enrolled(tx, &spec, row).await?;
-                Some(Enrolled { attributes: pairs.join(", "), matching, all })
-            }
+            true => Some(Enrolled::read(tx, &spec.file, row.task, row.number).await?),
             false => None,
         };
         Ok(Some(Self {
@@ -72,11 +60,15 @@ impl Selection {
     }
 
     pub(super) fn wanted(&self) -> Option<Wanted<'_>> {
-        self.enrolled.as_ref().map(|Enrolled { attributes, matching, all }| Wanted {
-            attributes,
-            matching: *matching,
-            enrolled: *all,
-        })
+        self.enrolled.as_ref().map(Enrolled::wanted)
+    }
+}
+
+/// The enrolled clients that a round wanted which was abandoned while it waited for them; none of other rounds.
+pub(super) async fn missed(tx: &mut Tx, file: &JobFile, round: &Round) -> Result<Option<Enrolled>, DbError> {
+    match round.reason {
+        Some(AbandonReason::SelectionTimeout) => Ok(Some(Enrolled::read(tx, file, round.task, round.number).await?)),
+        _ => Ok(None),
     }
 }
 

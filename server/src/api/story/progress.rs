@@ -17,6 +17,7 @@ pub(in crate::api) async fn of_job(tx: &mut Tx, row: &JobRow, now_ms: i64) -> Re
     };
     Ok(Progress {
         accuracy: measured.accuracy,
+        measured_on: measured.on,
         loss: measured.loss,
         best: tx.best_version(row.id).await?,
         ends_in_ms: rounds_left(row).and_then(|left| ends_in_ms(left, &committed_at_ms, now_ms)),

@@ -70,7 +70,10 @@ async fn accuracies_are_in_the_overview_and_on_the_curve() {
     let told: Vec<_> = curve.points.iter().map(|point| (point.round, point.wall_ms, point.accuracy)).collect();
     assert_eq!(told, [(1, 1_000, Some(0.55)), (2, 2_000, Some(0.8))]);
     let reached: Vec<_> = curve.targets.iter().map(|target| (target.accuracy, target.round)).collect();
-    assert_eq!(reached, [(0.5, 1), (0.6, 2), (0.7, 2), (0.8, 2)]);
+    assert_eq!(reached, [(0.5, 2), (0.6, 2)], "40 of 50 make sure of 67 %, and 27.5 of 50 of 41 %");
+    let on = seen.measured_on.unwrap();
+    assert_eq!((on.examples, on.clients, on.worst), (50, 1, None));
+    assert_eq!((curve.points[1].measured_on, seen.best_measured_on), (Some(on), Some(on)));
     for points in ["1", "0", "5001", "many"] {
         let path = format!("/jobs/{}/curve?points={points}", job.head.id);
         world.look(&path).await.refused(ProblemType::Malformed);

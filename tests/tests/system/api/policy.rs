@@ -88,7 +88,7 @@ async fn a_policy_that_no_round_could_follow_changes_nothing() {
         change(&world, &job, wrong).await.refused(kind);
     }
     assert_eq!(change(&world, &job, json!({})).await.ok::<Job>(), job);
-    assert_eq!(Job { health: None, progress: None, ..world.job_now(job.head.id).await }, job);
+    assert_eq!(Job { health: vec![], progress: None, ..world.job_now(job.head.id).await }, job);
     world.operate(Method::POST, &format!("/jobs/{}/stop", job.head.id), &json!({})).await.value();
     change(&world, &job, json!({ "updates_goal": 2 })).await.refused(ProblemType::WrongState);
 }

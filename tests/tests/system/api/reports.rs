@@ -49,7 +49,7 @@ async fn a_failure_after_the_report_does_not_take_it_back() {
 #[tokio::test]
 async fn an_evaluation_with_impossible_figures_is_rejected_by_name() {
     let world = World::start().await;
-    let job: Job = world.create_job(&evaluated_job(&json!({}))).await.ok();
+    let job: Job = world.create_job(&evaluated_job(&json!({ "evaluation": { "reports_goal": 1 } }))).await.ok();
     let [trainer, evaluator] = world.devices().await;
     let evaluator = evaluator.with("evaluator", "yes");
     let report = |examples: u64, loss: f64, accuracy: f64| json!({ "examples": examples, "loss": loss, "accuracy": accuracy, "evaluate_ms": 1 });

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tributary_engine::round::measured_centrally;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::operator::{CHAIN_BEGINS, ChainCheck};
@@ -24,7 +25,7 @@ async fn committed(tx: &mut Tx, key: RoundKey, loss: f64) {
 
 async fn measured(tx: &mut Tx, number: u32, accuracy: f64) {
     committed(tx, evaluation(number), 0.25).await;
-    let summary = EvaluationSummary { loss: Some(0.25), accuracy: Some(accuracy) };
+    let summary = EvaluationSummary { loss: Some(0.25), accuracy: Some((accuracy, measured_centrally(accuracy, 40))) };
     tx.store_evaluation(evaluation(number), summary).await.unwrap();
 }
 
@@ -41,7 +42,7 @@ pub(super) async fn a_job_at_a_glance_is_the_sum_of_its_rounds(db: &Db) {
     let totals = tx.job_totals(job_id(1)).await.unwrap();
     assert_eq!(totals, JobTotals { bytes_up: 28, bytes_down: 36 });
     let newest = tx.latest_measured(job_id(1)).await.unwrap();
-    assert_eq!(newest, Measured { accuracy: Some(0.5), loss: Some(0.25) });
+    assert_eq!(newest, Measured { accuracy: Some(0.5), on: Some(measured_centrally(0.5, 40)), loss: Some(0.25) });
     assert_eq!(tx.job_totals(job_id(2)).await.unwrap(), JobTotals::default());
 }
 

@@ -96,6 +96,7 @@ pub(super) async fn a_model_version_is_stored_once(db: &Db) {
         bytes: 1 << 40,
         deleted_at_ms: None,
         accuracy: None,
+        measured_on: None,
         loss: None,
         best: false,
         pinned_at_ms: None,

@@ -87,6 +87,7 @@ on_both_databases! {
     rounds::abandoned_rounds_are_counted_until_one_commits,
     rounds::ends_are_counted_by_state,
     rounds::evaluations_are_weighted_means,
+    rounds::a_panel_is_widened_once_and_knows_its_clients,
     rounds::an_evaluation_without_accuracy_has_none,
     rounds::measures_are_stored_with_the_round_and_its_assignments,
     assignments::a_client_has_one_open_assignment_and_one_per_round,

@@ -30,6 +30,7 @@ async fn store_versions(tx: &mut Tx, versions: u32) {
             created_at_ms: 50,
             deleted_at_ms: None,
             accuracy: None,
+            measured_on: None,
             loss: None,
             best: false,
             pinned_at_ms: None,

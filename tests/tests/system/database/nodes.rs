@@ -23,17 +23,17 @@ fn candidate(number: u8) -> Candidate {
 
 pub(super) async fn nodes_are_known_while_they_are_seen(db: &Db) {
     let mut tx = db.begin().await.unwrap();
-    tx.node_seen(&name("b"), "0.1.0", 5, 10, 15).await.unwrap();
+    tx.node_seen(&name("b"), "0.1.0", 5, 10, 16).await.unwrap();
     tx.node_seen(&name("a"), "0.1.0", 6, 20, 15).await.unwrap();
-    tx.node_seen(&name("b"), "0.2.0", 7, 30, 15).await.unwrap();
+    tx.node_seen(&name("b"), "0.2.0", 7, 30, 80).await.unwrap();
     let nodes = tx.nodes("", 10, 35).await.unwrap();
     let told: Vec<_> =
         nodes.iter().map(|node| (node.id.as_str(), &*node.version, node.started_at_ms, node.seen_at_ms)).collect();
     assert_eq!(told, [("a", "0.1.0", 6, 20), ("b", "0.2.0", 7, 30)]);
     let states = |nodes: Vec<Node>| nodes.into_iter().map(|node| node.state).collect::<Vec<_>>();
-    // Both have leases of 15 ms and renew them after 5.
-    assert_eq!(states(tx.nodes("", 10, 30).await.unwrap()), [NodeState::Alive, NodeState::Alive]);
-    assert_eq!(states(tx.nodes("", 10, 31).await.unwrap()), [NodeState::Late, NodeState::Alive]);
+    // Leases of 15 and 80 ms, which are renewed after 1 and 10: a fifth of them is a renewal that was missed.
+    assert_eq!(states(tx.nodes("", 10, 22).await.unwrap()), [NodeState::Alive, NodeState::Alive]);
+    assert_eq!(states(tx.nodes("", 10, 23).await.unwrap()), [NodeState::Late, NodeState::Alive]);
     assert_eq!(states(tx.nodes("", 10, 35).await.unwrap()), [NodeState::Dead, NodeState::Alive]);
     assert_eq!(tx.nodes("a", 1, 35).await.unwrap(), nodes[1..]);
     tx.forget_nodes(30, 30).await.unwrap();

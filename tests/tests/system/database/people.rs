@@ -22,7 +22,7 @@ pub(super) async fn a_population_is_stored_once_and_listed_by_name(db: &Db) {
     let twice = db.begin().await.unwrap().insert_population(&name("a"), 8).await;
     assert!(matches!(twice, Err(DbError::Duplicate)), "{twice:?}");
     let mut tx = db.read().await.unwrap();
-    let expected = Population { name: name("a"), clients: 0, created_at_ms: 7, online: 0 };
+    let expected = Population { name: name("a"), clients: 0, created_at_ms: 7, online: 0, working: 0 };
     assert_eq!(tx.population(&name("a")).await.unwrap(), Some(expected));
     assert_eq!(tx.population(&name("d")).await.unwrap(), None);
     let mut names = Vec::new();

@@ -1,5 +1,6 @@
 //! Rounds.
 
+use tributary_engine::round::{Lookback, Trained};
 use tributary_protocol::operator::{Order, Round, RoundSort};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase};
@@ -204,16 +205,39 @@ pub(super) async fn evaluations_are_weighted_means(db: &Db) {
     }
     let summary = tx.evaluation_summary(evaluation(1)).await.unwrap();
     assert_eq!(summary.loss, Some(0.5));
-    assert!((summary.accuracy.unwrap() - 0.6).abs() < 1e-12, "{summary:?}");
+    let (accuracy, on) = summary.accuracy.unwrap();
+    assert!((accuracy - 0.6).abs() < 1e-12, "{summary:?}");
+    assert_eq!((on.examples, on.clients, on.worst, on.p10), (40, 2, Some(0.5), Some(0.5)));
     assert_eq!(tx.latest_accuracy(job_id(1)).await.unwrap(), None);
     tx.store_evaluation(evaluation(1), summary).await.unwrap();
     for key in [training(1), evaluation(1)] {
         let round = Round::from(tx.round(key).await.unwrap().unwrap());
-        assert_eq!((round.loss, round.accuracy), (summary.loss, summary.accuracy));
+        assert_eq!((round.loss, round.accuracy), (summary.loss, Some(accuracy)));
+        assert_eq!(round.measured_on, Some(on));
     }
     assert!(tx.close_round(evaluation(1), 60).await.unwrap());
     assert!(tx.commit_round(evaluation(1), 61).await.unwrap());
-    assert_eq!(tx.latest_accuracy(job_id(1)).await.unwrap(), summary.accuracy);
+    assert_eq!(tx.latest_accuracy(job_id(1)).await.unwrap(), Some(on.low));
+    assert_eq!(tx.lost_rounds(job_id(1)).await.unwrap(), 0);
+    assert!(tx.abandon_round(training(1), AbandonReason::TooFewReports, 62).await.unwrap());
+    assert_eq!(tx.lost_rounds(job_id(1)).await.unwrap(), 1);
+}
+
+pub(super) async fn a_panel_is_widened_once_and_knows_its_clients(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    tx.insert_round(&new(training(1)), 30).await.unwrap();
+    start_round(&mut tx, evaluation(1), 2).await;
+    assert_eq!(tx.drawn_clients(evaluation(1)).await.unwrap().len(), 2);
+    assert!(tx.widen_round(evaluation(1), 2, 3).await.unwrap());
+    assert!(!tx.widen_round(evaluation(1), 2, 3).await.unwrap(), "another driver was faster");
+    assert_eq!(tx.round(evaluation(1)).await.unwrap().unwrap().cohort, 5);
+    assert!(tx.close_round(evaluation(1), 60).await.unwrap());
+    assert!(!tx.widen_round(evaluation(1), 5, 1).await.unwrap(), "it is closed");
+    let lookback = Lookback { trained: true, ..Lookback::default() };
+    let history = tx.history(evaluation(1), &lookback).await.unwrap();
+    assert_eq!(history.trained, Trained::default(), "nobody has reported");
+    assert_eq!(tx.makers_not_drawn(evaluation(1)).await.unwrap(), 0);
 }
 
 pub(super) async fn an_evaluation_without_accuracy_has_none(db: &Db) {

@@ -1,5 +1,6 @@
 //! Work by the clock, and what retention deletes.
 
+use tributary_engine::round::measured_centrally;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::state::{AssignmentState, JobState, Phase};
@@ -81,6 +82,7 @@ pub(super) async fn a_version_whose_file_is_deleted_keeps_its_row(db: &Db) {
             created_at_ms: 50,
             deleted_at_ms: None,
             accuracy: None,
+            measured_on: None,
             loss: None,
             best: false,
             pinned_at_ms: None,
@@ -108,7 +110,16 @@ pub(super) async fn the_best_version_is_that_of_the_best_evaluation(db: &Db) {
     population(db).await;
     let mut tx = db.begin().await.unwrap();
     assert_eq!(tx.best_version(job_id(1)).await.unwrap(), None);
-    let evaluations = [(0.4, None), (0.9, Some(0.5)), (0.8, Some(0.7)), (0.7, Some(0.7)), (0.1, Some(0.6))];
+    let of = |accuracy, examples| Some((accuracy, measured_centrally(accuracy, examples)));
+    let evaluations = [
+        (0.4, None),
+        (0.9, of(0.5, 100)),
+        (0.8, of(0.7, 100)),
+        (0.7, of(0.7, 100)),
+        (0.1, of(0.6, 100)),
+        // Three right answers of three make sure of 44 %.
+        (0.1, of(1.0, 3)),
+    ];
     for (number, (loss, accuracy)) in (1..).zip(evaluations) {
         start_round(&mut tx, training(number), 1).await;
         let ended = tx.end_assignment(assigned(training(number), 1), AssignmentState::Expired, None, traffic(0, 0), 50);
@@ -123,6 +134,7 @@ pub(super) async fn the_best_version_is_that_of_the_best_evaluation(db: &Db) {
             created_at_ms: 61,
             deleted_at_ms: None,
             accuracy: None,
+            measured_on: None,
             loss: None,
             best: false,
             pinned_at_ms: None,
@@ -138,7 +150,7 @@ pub(super) async fn the_best_version_is_that_of_the_best_evaluation(db: &Db) {
         Some((4, 4)),
         "of equal accuracy, the lower loss"
     );
-    assert_eq!(tx.models_since(61).await.unwrap(), 20);
+    assert_eq!(tx.models_since(61).await.unwrap(), 24);
     assert_eq!(tx.models_since(62).await.unwrap(), 0);
 }
 

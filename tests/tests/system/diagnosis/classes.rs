@@ -38,11 +38,11 @@ async fn a_class_that_is_too_slow_for_every_round_is_named_first() {
     assert!(shut_out.counted_rate_high < 0.4, "{shut_out:?}");
     assert_eq!(classes[1].work_ms_p50, Some(12));
 
-    let health = world.job_now(job.head.id).await.health.unwrap();
+    let health = world.job_now(job.head.id).await.health[0].clone();
     assert_eq!((health.severity, health.kind), (Severity::Warning, HealthKind::ClassShutOut));
     assert_eq!(health.text, "1 client of ram=2 was drawn 8 times, and no update of theirs counted");
     let overview = world.look("/overview").await.value();
-    assert_eq!(overview["jobs"][0]["health"]["kind"], "class_shut_out");
+    assert_eq!(overview["jobs"][0]["health"][0]["kind"], "class_shut_out");
     world.check_books(job.head.id).await;
 }
 

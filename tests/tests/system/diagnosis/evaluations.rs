@@ -30,9 +30,9 @@ async fn evaluations_without_an_evaluator_do_not_pile_up_and_say_whom_they_want(
     let superseded = (1, Phase::Abandoned, Some(AbandonReason::Superseded));
     assert_eq!(ends, [superseded, (ROUNDS, Phase::Selecting, None)], "the first waited, the last takes its place");
 
-    let wants = "0 of 1 enrolled clients have evaluator=nobody";
+    let wants = "0 of 1 enrolled clients have evaluator=nobody (none 1)";
     let now = world.job_now(job.head.id).await;
-    let health = now.health.unwrap();
+    let health = now.health[0].clone();
     assert_eq!((now.head.state, health.severity), (JobState::Running, Severity::Warning));
     assert_eq!(health.kind, HealthKind::WaitingForEvaluators);
     let begins = "trained; waits for its last evaluation: the evaluation of round 8 has 0 of the 1 evaluator it needs";

@@ -19,7 +19,7 @@ async fn a_job_that_finds_no_clients_says_how_many_it_wants_and_then_that_it_is_
     let _waiting = device.wait();
     world.until_waiting(1).await;
     world.drive().await;
-    let health = world.job_now(job.head.id).await.health.unwrap();
+    let health = world.job_now(job.head.id).await.health[0].clone();
     assert_eq!((health.severity, health.kind), (Severity::Warning, HealthKind::WaitingForClients));
     assert_eq!(
         health.text,
@@ -32,7 +32,7 @@ async fn a_job_that_finds_no_clients_says_how_many_it_wants_and_then_that_it_is_
         world.pass_ms(4_000).await;
     }
     let jobs: Page<Job> = world.look("/jobs").await.ok();
-    let health = jobs.items[0].health.clone().unwrap();
+    let health = jobs.items[0].health[0].clone();
     assert_eq!((health.severity, health.kind), (Severity::Trouble, HealthKind::RoundsAbandoned));
     let begins = "3 of the last 3 rounds were abandoned. Round 3 was abandoned: fewer than 5 eligible clients checked in \
                   within 1 min.";

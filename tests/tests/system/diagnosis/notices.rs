@@ -109,11 +109,11 @@ async fn a_completed_job_and_a_reached_target_are_notified_and_nothing_is_withou
     trainer.contribute(&work, &[0.5; WEIGHTS], 10).await;
     world.drive().await;
     let [work] = world.assign([&evaluator]).await;
-    let report = json!({ "examples": 10, "loss": 1.0, "accuracy": 0.85, "evaluate_ms": 5 });
+    let report = json!({ "examples": 1000, "loss": 1.0, "accuracy": 0.85, "evaluate_ms": 5 });
     evaluator.evaluate(work.id, &report).await.value();
     world.drive().await;
     sender.send_due(world.app()).await.unwrap();
     assert_eq!(webhook.kinds(), ["job_completed", "target_reached"]);
     let text = webhook.taken.lock().unwrap()[1].0["text"].clone();
-    assert_eq!(text, "target has reached its target with an accuracy of 85.00 %");
+    assert_eq!(text, "target has reached its target with an accuracy of at least 82.65 %");
 }

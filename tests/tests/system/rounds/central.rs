@@ -130,7 +130,7 @@ async fn an_evaluation_waits_for_its_test_set_and_calls_no_client() {
     let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1?task=evaluate", job.head.id)).await.ok();
     assert_eq!(detail.round.phase, Phase::Selecting);
     assert!(detail.explanation.contains("waits for the test set"), "{}", detail.explanation);
-    let health = world.job_now(job.head.id).await.health.unwrap();
+    let health = world.job_now(job.head.id).await.health[0].clone();
     assert_eq!(health.kind, HealthKind::WaitingForEvaluators);
     assert!(health.remedy.unwrap().contains("test-set upload"));
     // The device is drawn for training again, never for the evaluation.
@@ -157,7 +157,7 @@ async fn a_trained_job_waits_for_its_test_set() {
     world.pass_ms(3_600_000).await;
     let waits = world.job_now(job.head.id).await;
     assert_eq!((waits.head.state, world.evaluation(job.head.id, 1).await.phase), (JobState::Running, Phase::Selecting));
-    let text = waits.health.unwrap().text;
+    let text = waits.health[0].text.clone();
     assert!(text.starts_with("trained; only the evaluation of round 1 waits for the test set"), "{text}");
     upload(&world, &job, test_set(0)).await.ok::<TestSet>();
     assert_eq!(evaluated(&world, &job, 1).await.accuracy, Some(1.0));
@@ -259,7 +259,7 @@ async fn ten_uploads_leave_one_body() {
 #[tokio::test]
 async fn a_job_ends_at_an_accuracy_that_the_coordinator_measured() {
     let world = World::start().await;
-    let job: Job = world.create_job(&own_job(&json!({ "stop": { "accuracy": 1.0 } }))).await.ok();
+    let job: Job = world.create_job(&own_job(&json!({ "stop": { "accuracy": 0.4 } }))).await.ok();
     upload(&world, &job, test_set(0)).await.ok::<TestSet>();
     let device = world.device().await;
     train_once(&world, &job, &device).await;

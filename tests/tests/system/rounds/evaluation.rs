@@ -37,6 +37,9 @@ async fn an_evaluation_stores_weighted_means_with_the_round_that_made_the_model(
     for round in [&training, &evaluation] {
         assert_eq!(round.loss, Some(1.25));
         assert!((round.accuracy.unwrap() - 0.6).abs() < 1e-12);
+        let on = round.measured_on.unwrap();
+        assert_eq!((on.examples, on.clients, on.worst, on.p10), (40, 2, Some(0.5), Some(0.5)));
+        assert!((on.low - 0.446_0).abs() < 1e-3 && (on.high - 0.736_5).abs() < 1e-3, "{on:?}");
     }
     assert_eq!(training.training_loss, Some(0.5));
     let now = world.job_now(job.head.id).await;
@@ -97,15 +100,17 @@ async fn a_job_is_complete_after_its_rounds_and_draws_nobody_more() {
 }
 
 #[tokio::test]
-async fn a_job_is_complete_when_its_accuracy_is_reached() {
+async fn a_job_is_complete_when_a_measurement_makes_sure_of_its_accuracy() {
     let world = World::start().await;
     let job: Job = world.create_job(&evaluated_job(&json!({ "stop": { "accuracy": 0.8 } }))).await.ok();
     let [trainer, evaluator] = world.devices().await;
     let evaluator = evaluator.with("evaluator", "yes");
-    for (accuracy, state) in [(0.79, JobState::Running), (0.8, JobState::Completed)] {
+    // 10 right answers of 10 make sure of 72 % only, and 93 of 100 of 86 %.
+    let results = [(1.0, 10, JobState::Running), (0.87, 100, JobState::Running), (0.93, 100, JobState::Completed)];
+    for (accuracy, examples, state) in results {
         train_once(&world, &trainer).await;
         let [measuring] = world.assign([&evaluator]).await;
-        let report = json!({ "examples": 10, "loss": 1.0, "accuracy": accuracy, "evaluate_ms": 5 });
+        let report = json!({ "examples": examples, "loss": 1.0, "accuracy": accuracy, "evaluate_ms": 5 });
         evaluator.evaluate(measuring.id, &report).await.value();
         world.drive().await;
         assert_eq!(world.job_now(job.head.id).await.head.state, state, "accuracy {accuracy}");

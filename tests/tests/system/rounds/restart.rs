@@ -79,7 +79,7 @@ async fn tokens_jobs_and_models_outlive_a_restart() {
     let device = world.device().await;
     let model = world.model_file(job.head.id, 0).await;
     world.restart().await;
-    assert_eq!(operator::Job { health: None, progress: None, ..world.job_now(job.head.id).await }, job);
+    assert_eq!(operator::Job { health: vec![], progress: None, ..world.job_now(job.head.id).await }, job);
     assert_eq!(world.model_file(job.head.id, 0).await, model);
     let [assignment] = world.assign([&device]).await;
     assert_eq!(assignment.job, job.head.id);

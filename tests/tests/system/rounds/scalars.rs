@@ -200,7 +200,7 @@ async fn metrics_that_no_report_may_carry_can_be_sent_again_without_them() {
 async fn counts_that_contradict_the_report_reject_it() {
     let world = World::start().await;
     let model = json!({ "input": [4], "layers": [{ "kind": "linear", "out_features": 2 }] });
-    let mut file = evaluated_job(&json!({ "round": { "updates_goal": 1 } }));
+    let mut file = evaluated_job(&json!({ "round": { "updates_goal": 1 }, "evaluation": { "reports_goal": 1 } }));
     file["model"] = model;
     let job: Job = world.create_job(&file).await.ok();
     let [trainer, evaluator] = world.devices().await;

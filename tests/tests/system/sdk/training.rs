@@ -11,7 +11,7 @@ use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::Phase;
 
-use crate::support::{World, http, job_file, within_reason};
+use crate::support::{World, draw_everybody, http, job_file, within_reason};
 
 /// Inputs of one example.
 const INPUTS: usize = 8;
@@ -63,7 +63,7 @@ async fn train(order: [usize; CLIENTS], trainer: &MakeTrainer) -> Vec<u8> {
         clients.push(client);
     }
     for round in 1..=2 {
-        draw_everybody(&world, &clients).await;
+        draw_everybody(&world).await;
         for place in order {
             let mut trainer = trainer(examples(place));
             let outcome = within_reason(clients[place].run_once(&mut *trainer, &AlwaysOn)).await.unwrap();
@@ -74,31 +74,6 @@ async fn train(order: [usize; CLIENTS], trainer: &MakeTrainer) -> Vec<u8> {
     }
     world.check_books(job.head.id).await;
     world.model_file(job.head.id, 2).await
-}
-
-/// Lets all clients be drawn; each finds its assignment at its next check-in.
-async fn draw_everybody(world: &World, clients: &[Client]) {
-    use tributary_engine::round::Candidate;
-    use tributary_protocol::operator::{Client as Enrolled, Page};
-    assert_eq!(clients.len(), CLIENTS);
-    let enrolled: Page<Enrolled> = world.look("/clients?population=devices").await.ok();
-    let seats: Vec<_> = enrolled
-        .items
-        .into_iter()
-        .map(|client| {
-            let candidate = Candidate {
-                client: client.id,
-                number: client.number,
-                attributes: client.attributes,
-                examples: client.examples,
-                codecs: vec![tributary_protocol::update::CodecName::F32],
-                schema: None,
-            };
-            world.app().fleet.lobby.enter(client.population, Arc::new(candidate))
-        })
-        .collect();
-    world.drive().await;
-    drop(seats);
 }
 
 #[tokio::test]

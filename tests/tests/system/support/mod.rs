@@ -15,5 +15,5 @@ pub(crate) use device::{Device, figures};
 pub(crate) use files::{WEIGHTS, bytes_of_tensors, delta_file, evaluated_job, job_file};
 pub(crate) use postgres::{Database, postgres};
 pub(crate) use python::{has_module, python};
-pub(crate) use sdk::{Adds, JumpingClock, Meanwhile, sdk_client, sdk_client_at, sdk_client_over};
+pub(crate) use sdk::{Adds, JumpingClock, Meanwhile, draw_everybody, sdk_client, sdk_client_at, sdk_client_over};
 pub(crate) use world::{NOW_MS, World, directory_in_memory, http, within_reason};

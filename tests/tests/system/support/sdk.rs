@@ -10,6 +10,9 @@ use tributary_client::clock::Clock;
 use tributary_client::{
     Client, EvaluateTask, Evaluated, HttpTransport, TrainError, TrainTask, Trained, Trainer, Transport,
 };
+use tributary_engine::round::Candidate;
+use tributary_protocol::operator::{Client as Enrolled, Page};
+use tributary_protocol::update::CodecName;
 
 use super::World;
 
@@ -109,4 +112,26 @@ pub(crate) fn sdk_client_at(
 ) -> Client {
     let builder = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory);
     builder.transport(transport).clock(clock).build().unwrap()
+}
+
+/// Lets all clients be drawn; each finds its assignment at its next check-in.
+pub(crate) async fn draw_everybody(world: &World) {
+    let enrolled: Page<Enrolled> = world.look("/clients?population=devices").await.ok();
+    let seats: Vec<_> = enrolled
+        .items
+        .into_iter()
+        .map(|client| {
+            let candidate = Candidate {
+                client: client.id,
+                number: client.number,
+                attributes: client.attributes,
+                examples: client.examples,
+                codecs: CodecName::ALL.to_vec(),
+                schema: None,
+            };
+            world.app().fleet.lobby.enter(client.population, Arc::new(candidate))
+        })
+        .collect();
+    world.drive().await;
+    drop(seats);
 }

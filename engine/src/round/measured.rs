@@ -1,0 +1,89 @@
+//! What the accuracies of clients come to, and how sure that is.
+
+use tributary_protocol::operator::MeasuredOn;
+
+/// Standard normal quantile of a 95 % interval.
+const Z: f64 = 1.959_963_984_540_054;
+
+/// The 95 % confidence interval of a share of `of` observations, both from 0 to 1 (Wilson 1927, equation 2 of Agresti
+/// and Coull 1998): it is sensible for shares of 0 and 1 and for few observations, where the normal one is not.
+pub fn interval(share: f64, of: u64) -> (f64, f64) {
+    if of == 0 {
+        return (0.0, 1.0);
+    }
+    let n = of as f64;
+    let centre = (share + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
+    let half = Z / (1.0 + Z * Z / n) * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
+    ((centre - half).max(0.0), (centre + half).min(1.0))
+}
+
+/// Examples of a perfect result whose lower bound reaches this share, from 0 to below 1: `z^2 share / (1 - share)`.
+pub fn examples_for(share: f64) -> u64 {
+    (Z * Z * share / (1.0 - share)).ceil() as u64
+}
+
+/// The accuracy that clients measured, weighted by their examples. Each report is an accuracy with its examples; those
+/// without examples do not count. None without any. The result does not depend on the order of the reports.
+pub fn measured(reports: &[(f64, u64)]) -> Option<(f64, MeasuredOn)> {
+    let mut reports: Vec<_> = reports.iter().copied().filter(|(_, examples)| *examples > 0).collect();
+    reports.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+    let examples: u64 = reports.iter().map(|(_, examples)| examples).sum();
+    let sum: f64 = reports.iter().map(|(accuracy, examples)| accuracy * *examples as f64).sum();
+    let worst = reports.first()?.0;
+    let accuracy = sum / examples as f64;
+    let (low, high) = interval(accuracy, examples);
+    let among = |value: f64| (reports.len() > 1).then_some(value);
+    let p10 = reports[reports.len().div_ceil(10) - 1].0;
+    let clients = u32::try_from(reports.len()).unwrap_or(u32::MAX);
+    Some((accuracy, MeasuredOn { examples, clients, low, high, worst: among(worst), p10: among(p10) }))
+}
+
+/// What an accuracy on a test set of the coordinator was measured on.
+pub fn measured_centrally(accuracy: f64, examples: u64) -> MeasuredOn {
+    let (low, high) = interval(accuracy, examples);
+    MeasuredOn { examples, clients: 0, low, high, worst: None, p10: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn nineteen_right_answers_of_nineteen_make_sure_of_83_percent() {
+        let (accuracy, on) = measured(&[(1.0, 19)]).unwrap();
+        assert_eq!((accuracy, on.examples, on.clients, on.worst, on.p10), (1.0, 19, 1, None, None));
+        // statsmodels proportion_confint(19, 19, method="wilson"): 0.831813.
+        assert!((on.low - 0.831_813).abs() < 1e-5 && on.high == 1.0, "{on:?}");
+        assert_eq!((interval(0.5, 0), measured(&[]), measured(&[(1.0, 0)])), ((0.0, 1.0), None, None));
+    }
+
+    #[test]
+    fn means_count_examples_and_the_spread_counts_clients() {
+        let reports: Vec<_> = (0..20).map(|client| (f64::from(client) / 20.0, if client == 0 { 80 } else { 20 })).collect();
+        let (accuracy, on) = measured(&reports).unwrap();
+        assert!((accuracy - 190.0 / 20.0 * 20.0 / 460.0).abs() < 1e-12, "{accuracy}");
+        assert_eq!((on.examples, on.clients, on.worst, on.p10), (460, 20, Some(0.0), Some(0.05)));
+        let turned: Vec<_> = reports.into_iter().rev().collect();
+        assert_eq!(measured(&turned), Some((accuracy, on)), "the order of arrival does not matter");
+    }
+
+    #[test]
+    fn a_perfect_result_of_so_many_examples_reaches_the_share() {
+        assert_eq!([0.5, 0.9, 0.99].map(examples_for), [4, 35, 381]);
+        for share in [0.5, 0.9, 0.99] {
+            let examples = examples_for(share);
+            assert!(interval(1.0, examples).0 >= share && interval(1.0, examples - 1).0 < share, "{share}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_interval_has_the_share_in_it(right in 0u64..400, wrong in 0u64..400) {
+            let share = right as f64 / (right + wrong).max(1) as f64;
+            let (low, high) = interval(share, right + wrong);
+            prop_assert!(0.0 <= low && low <= share + 1e-12 && share <= high + 1e-12 && high <= 1.0);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Whom a round wants, among the enrolled clients.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use tributary_engine::round::{Candidate, EligibilityRules, admit};
+use tributary_engine::story::Wanted;
+use tributary_protocol::id::ClientId;
+use tributary_protocol::job_file::JobFile;
+use tributary_protocol::state::Task;
+use tributary_protocol::update::CodecName;
+
+use crate::db::{DbError, Tx};
+
+/// Values of an attribute that a sentence has room for.
+const VALUES_SHOWN: usize = 6;
+
+/// The enrolled clients that a round may draw by their attributes, and those that there are. Examples, codecs and rest
+/// are left out: they change.
+#[derive(Clone, Debug)]
+pub(in crate::api) struct Enrolled {
+    attributes: String,
+    matching: u64,
+    all: u64,
+    /// What there is instead of the wanted attributes.
+    present: String,
+}
+
+impl Enrolled {
+    /// Reads every client of the population.
+    pub(in crate::api) async fn read(tx: &mut Tx, file: &JobFile, task: Task, number: u32) -> Result<Self, DbError> {
+        let wanted = wanted_attributes(file, task);
+        let rules = EligibilityRules::of(file, task, number);
+        let (mut matching, mut all) = (0, 0);
+        let mut present: Vec<BTreeMap<String, u64>> = vec![BTreeMap::new(); wanted.len()];
+        for (attributes, clients) in tx.client_attributes(&file.population).await? {
+            for ((name, _), values) in wanted.iter().zip(&mut present) {
+                let value = attributes.as_map().get(name).map_or("none", String::as_str);
+                *values.entry(value.to_owned()).or_default() += clients;
+            }
+            let candidate = Candidate {
+                client: ClientId::from_random([0; 16]),
+                number: 0,
+                attributes,
+                examples: u64::MAX,
+                codecs: CodecName::ALL.to_vec(),
+                schema: None,
+            };
+            all += clients;
+            matching += if admit(&candidate, None, &rules).is_ok() { clients } else { 0 };
+        }
+        let pairs: Vec<String> = wanted.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        Ok(Self { attributes: pairs.join(", "), matching, all, present: present_words(wanted, &present) })
+    }
+
+    pub(in crate::api) fn wanted(&self) -> Wanted<'_> {
+        let Self { attributes, matching, all, present } = self;
+        Wanted { attributes, matching: *matching, enrolled: *all, present }
+    }
+}
+
+/// The attributes that a client must have to take part.
+fn wanted_attributes(file: &JobFile, task: Task) -> &BTreeMap<String, String> {
+    match (task, file.evaluation.as_ref().map(|evaluation| &evaluation.attributes)) {
+        (Task::Evaluate, Some(evaluators)) if !evaluators.is_empty() => evaluators,
+        _ => &file.eligibility.attributes,
+    }
+}
+
+/// As `android 8, ios 4`; of several attributes, each with its name.
+fn present_words(wanted: &BTreeMap<String, String>, present: &[BTreeMap<String, u64>]) -> String {
+    let lists = wanted.keys().zip(present).map(|(name, values)| {
+        let mut values: Vec<(&String, &u64)> = values.iter().collect();
+        values.sort_by_key(|(value, clients)| (Reverse(**clients), *value));
+        let words = values.iter().take(VALUES_SHOWN).map(|(value, clients)| format!("{value} {clients}"));
+        let mut list = words.collect::<Vec<_>>().join(", ");
+        if values.len() > VALUES_SHOWN {
+            list.push_str(&format!(" and {} other values", values.len() - VALUES_SHOWN));
+        }
+        if wanted.len() > 1 { format!("{name}: {list}") } else { list }
+    });
+    lists.collect::<Vec<_>>().join("; ")
+}
