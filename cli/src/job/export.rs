@@ -184,12 +184,20 @@ async fn write_with_card(api: &Api, job: &Job, version: &ModelVersion, path: &Pa
 }
 
 /// The plain file of a version, checked against its hash.
-async fn plain_file(api: &Api, job: &Job, version: &ModelVersion, path: &Path) -> Result<(Written, NamedTempFile), CliError> {
+async fn plain_file(
+    api: &Api,
+    job: &Job,
+    version: &ModelVersion,
+    path: &Path,
+) -> Result<(Written, NamedTempFile), CliError> {
     // It is removed when it is dropped, and the folder of the file has room for a model.
     let plain = temporary_beside(path).map_err(CliError::file("write", path))?;
     let written = download(api, job.head.id, version, ModelForm::F32, plain.path()).await?;
     // The download replaced the file of this name: the handle is of the one before.
-    let plain = NamedTempFile::from_parts(File::open(plain.path()).map_err(CliError::file("read", path))?, plain.into_temp_path());
+    let plain = NamedTempFile::from_parts(
+        File::open(plain.path()).map_err(CliError::file("read", path))?,
+        plain.into_temp_path(),
+    );
     Ok((written, plain))
 }
 
