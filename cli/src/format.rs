@@ -109,7 +109,6 @@ mod tests {
         assert_eq!(spread(None), None);
     }
 
-
     #[test]
     fn bytes_have_three_digits_at_most() {
         let cases = [

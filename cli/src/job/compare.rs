@@ -151,7 +151,8 @@ mod tests {
     #[tokio::test]
     async fn results_stand_side_by_side_with_the_settings_that_differ() {
         let (mut slow, mut fast) = (job(1, "demo", "slow"), job(2, "demo", "fast"));
-        let measured_on = Some(MeasuredOn { examples: 20, clients: 1, low: 0.699, high: 0.972, worst: None, p10: None });
+        let measured_on =
+            Some(MeasuredOn { examples: 20, clients: 1, low: 0.699, high: 0.972, worst: None, p10: None });
         let best = |round| BestVersion { version: round, round, accuracy: Some(0.9), measured_on, loss: Some(0.5) };
         fast.file.round.deadline_ms = 7;
         slow.progress = Some(Progress { best: Some(best(2)), ..Progress::default() });

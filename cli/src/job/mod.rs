@@ -201,9 +201,8 @@ fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
 fn accuracy(progress: Option<&Progress>) -> String {
     let now = progress.and_then(|progress| Some(format!("{} now", measured(progress.accuracy?, progress.measured_on))));
     let best = progress.and_then(|progress| progress.best);
-    let best = best.and_then(|best| {
-        Some(format!("{} best in round {}", measured(best.accuracy?, best.measured_on), best.round))
-    });
+    let best = best
+        .and_then(|best| Some(format!("{} best in round {}", measured(best.accuracy?, best.measured_on), best.round)));
     let words: Vec<String> = now.into_iter().chain(best).collect();
     if words.is_empty() { "-".into() } else { words.join(", ") }
 }

@@ -18,9 +18,12 @@ pub(super) fn tables(detail: &RoundDetail, width: Option<u16>) -> String {
         let header = ["metric", "mean", "min", "p10", "p50", "p90", "max", "reports"];
         parts.push(format!("{heading}\n{}", output::table(&header, metrics.iter().map(row), width)));
     }
-    parts.extend(detail.classes.as_ref().map(|classes| {
-        format!("classes{}\n{}", of_whom(detail.classes_measured_on), class_tables(classes, width))
-    }));
+    parts.extend(
+        detail
+            .classes
+            .as_ref()
+            .map(|classes| format!("classes{}\n{}", of_whom(detail.classes_measured_on), class_tables(classes, width))),
+    );
     parts.into_iter().map(|part| format!("\n\n{part}")).collect()
 }
 

@@ -66,7 +66,8 @@ pub(crate) async fn run(command: RoundCommand, api: &Api, output: &Output) -> Re
         }
         RoundCommand::Show { job, round: number, task } => {
             let job = find_job(api, &job).await?;
-            let detail = api.round(job.head.id, number, task).await.map_err(|error| missing(error, &job, number, task))?;
+            let detail =
+                api.round(job.head.id, number, task).await.map_err(|error| missing(error, &job, number, task))?;
             let RoundDetail { round, explanation, classes, staleness, clocks, .. } = &detail;
             let assignments =
                 collect(None, async |page| api.assignments(job.head.id, number, task, page).await).await?.items;
@@ -113,8 +114,10 @@ fn missing(error: ApiError, job: &Job, number: u32, task: Task) -> CliError {
     let (what, list) = match task {
         Task::Train => ("round", format!("tributary round list {name}")),
         Task::Evaluate => ("evaluation of round", format!("tributary round list {name} --task evaluate")),
+        Task::Describe => ("description", format!("tributary round list {name} --task describe")),
     };
     let hint = match opened {
+        _ if task == Task::Describe => format!("`{list}` shows them"),
         0 => "no round of it was opened yet".to_owned(),
         _ => format!("it has opened {opened}: `{list}` shows them"),
     };

@@ -197,7 +197,14 @@ mod tests {
             spare: 1,
             failed: 1,
             accuracy: Some(0.9431),
-            measured_on: Some(MeasuredOn { examples: 190, clients: 0, low: 0.9005, high: 0.9681, worst: None, p10: None }),
+            measured_on: Some(MeasuredOn {
+                examples: 190,
+                clients: 0,
+                low: 0.9005,
+                high: 0.9681,
+                worst: None,
+                p10: None,
+            }),
             traffic: Traffic { bytes_up: 210_000, raw_bytes_up: 840_000, ..Traffic::default() },
             ended_at_ms: Some(1_250),
             ..round(Task::Train, 7, Phase::Committed)

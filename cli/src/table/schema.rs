@@ -317,3 +317,135 @@ fn listed(names: &[String]) -> String {
     let more = names.len().saturating_sub(NAMES_SHOWN_MAX);
     if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{CliError, read_by_schema};
+
+    fn inputs() -> Inputs {
+        serde_json::from_value(serde_json::json!({
+            "standardize": "federated",
+            "columns": [
+                { "name": "age", "unit": "years", "range": [0.0, 120.0] },
+                { "name": "cells", "missing": "replace" },
+                { "name": "ward", "kind": "category", "categories": ["east", "west", "none"] },
+                { "name": "admitted", "kind": "date" },
+            ],
+            "target": { "name": "stays", "classes": ["no", "yes"] },
+        }))
+        .unwrap()
+    }
+
+    fn read(text: &str, options: &SchemaOptions) -> Result<RawTable, CliError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.csv");
+        std::fs::write(&path, text).unwrap();
+        read_by_schema(&path, &inputs(), None, options)
+    }
+
+    fn training() -> SchemaOptions {
+        SchemaOptions { is_for_training: true, ..SchemaOptions::default() }
+    }
+
+    const GOOD: &str = "stays,ward,age,admitted,cells\nyes,west,40,1970-01-03,5e6\nno,none,0,1970-01-01T12:00:00,NA\n";
+
+    #[test]
+    fn columns_are_found_by_name_in_any_order() {
+        let table = read(GOOD, &training()).unwrap();
+        assert_eq!(table.values[..5], [40.0, 5e6, 1.0, 2.0, 0.0]);
+        assert!(table.values[5].is_nan() && table.values[7] == 0.5);
+        assert_eq!(table.targets, Some(RawTargets::Classes(vec![1, 0])));
+        let semicolons = GOOD.replace(',', ";");
+        assert_eq!(read(&semicolons, &training()).unwrap().targets, table.targets);
+    }
+
+    #[test]
+    fn other_names_and_further_columns_are_told() {
+        let text = "note,stays,ward,years,admitted,cells\nx,yes,west,40,1970-01-03,5e6\nx,no,none,0,1970-01-01,NA\n";
+        let options = SchemaOptions {
+            names: BTreeMap::from([("age".to_owned(), "years".to_owned())]),
+            ignored: vec!["note".to_owned()],
+            ..training()
+        };
+        assert_eq!(read(text, &options).unwrap().values[0], 40.0);
+        let predicting = SchemaOptions { names: options.names, ..SchemaOptions::default() };
+        let table = read(&text.replace("stays", "whatever"), &predicting).unwrap();
+        assert_eq!((table.targets, table.values.len()), (None, 8), "the target and the note are not needed");
+    }
+
+    #[test]
+    fn every_mistake_has_a_message_that_says_what_to_do() {
+        let told = |text: &str| {
+            let error = read(text, &training()).unwrap_err();
+            format!("{error} | {}", error.hint().unwrap_or_default())
+        };
+        let changed = |from: &str, to: &str| told(&GOOD.replacen(from, to, 1));
+        for (said, expected) in [
+            (
+                told("40,5e6,west,1970-01-03,yes\n1,2,east,1970-01-03,no\n"),
+                "no header, and the job knows columns by name: age, cells",
+            ),
+            (told(""), "there is no example in it"),
+            (told("stays,ward,age,admitted,cells\n"), "there is no example in it"),
+            (changed("age", "aeg"), "no column \"age\" | is it the column \"aeg\"? --map age=aeg"),
+            (changed("cells", "leukocytes"), "no column \"cells\" | --map cells=COLUMN names the column"),
+            (changed("stays", "left"), "no column \"stays\""),
+            (changed("stays,", "age,"), "the column \"age\" is there twice | give one of them another name"),
+            (changed("stays,ward", "stays,ward,ward"), "the column \"ward\" is there twice"),
+            (
+                told("stays,ward,age,admitted,cells,id\nyes,west,40,1970-01-03,5e6,7\n"),
+                "the job has no column \"id\" | --ignore id",
+            ),
+            (changed(",40,", ",forty,"), "line 2: column age: \"forty\" is not a number"),
+            (changed(",40,", ",inf,"), "line 2: column age: \"inf\" is not a number"),
+            (changed(",40,", ",121,"), "line 2: column age: 121 is outside of 0 to 120 | is it in the job's unit?"),
+            (changed(",40,", ",-1,"), "line 2: column age: -1 is outside of 0 to 120"),
+            (changed(",40,", ",,"), "line 2: column age: the value is missing | --missing drop"),
+            (changed(",40,", ",NA,"), "line 2: column age: the value is missing"),
+            (changed(",40,", ",?,"), "line 2: column age: the value is missing"),
+            (
+                changed("west", "North"),
+                "line 2: column ward: \"North\" is none of east, west, none | the job's file lists",
+            ),
+            (changed("west", "West"), "line 2: column ward: \"West\" is none of"),
+            (changed("west", ""), "line 2: column ward: the value is missing"),
+            (
+                changed("1970-01-03", "03.01.1970"),
+                "line 2: column admitted: \"03.01.1970\" is not a date, such as 2026-11-25",
+            ),
+            (changed("1970-01-03", "1970-02-30"), "is not a date"),
+            (changed("1970-01-03", "1970-01-03T25:00:00"), "is not a date"),
+            (changed("1970-01-03", ""), "line 2: column admitted: the value is missing"),
+            (changed("5e6", "many"), "line 2: column cells: \"many\" is not a number"),
+            (changed("yes", "Yes"), "line 2: column stays: \"Yes\" is none of the job's classes no, yes"),
+            (changed("yes", "1"), "\"1\" is none of the job's classes"),
+            (changed("yes", ""), "line 2: column stays: the value is missing"),
+            (changed("40,", ""), "found record with 4 fields"),
+            (changed("yes", "\"yes"), "fields"),
+            (changed("yes", "\u{1b}[2J"), "\u{fffd}[2J"),
+        ] {
+            assert!(said.contains(expected), "{said}");
+        }
+        let mapped = SchemaOptions { names: BTreeMap::from([("agee".into(), "age".into())]), ..training() };
+        let told = read(GOOD, &mapped).unwrap_err().to_string();
+        assert!(told.contains("--map names \"agee\", which is no column of the job: those are age, cells"), "{told}");
+    }
+
+    #[test]
+    fn lines_with_missing_values_can_be_left_out() {
+        let text = GOOD.replacen(",40,", ",,", 1);
+        let table = read(&text, &SchemaOptions { drops_missing: true, ..training() }).unwrap();
+        assert_eq!(
+            (table.values.len(), table.notes),
+            (4, vec!["left out for missing values: 1 of the lines".to_owned()])
+        );
+    }
+
+    #[test]
+    fn dates_are_days() {
+        assert_eq!(days("1969-12-31"), Some(-1.0));
+        assert_eq!(days("2026-11-25 12:00:00"), days("2026-11-25T12:00:00Z"));
+        assert_eq!(days("2026-11-25T12:00:00.500"), Some(20_782.0 + 43_200.5 / 86_400.0));
+    }
+}

@@ -61,7 +61,8 @@ mod tests {
 
     #[test]
     fn means_count_examples_and_the_spread_counts_clients() {
-        let reports: Vec<_> = (0..20).map(|client| (f64::from(client) / 20.0, if client == 0 { 80 } else { 20 })).collect();
+        let reports: Vec<_> =
+            (0..20).map(|client| (f64::from(client) / 20.0, if client == 0 { 80 } else { 20 })).collect();
         let (accuracy, on) = measured(&reports).unwrap();
         assert!((accuracy - 190.0 / 20.0 * 20.0 / 460.0).abs() < 1e-12, "{accuracy}");
         assert_eq!((on.examples, on.clients, on.worst, on.p10), (460, 20, Some(0.0), Some(0.05)));

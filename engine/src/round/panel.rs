@@ -69,7 +69,8 @@ fn collect(round: &OpenRound, expected: u32, gather_ms: i64, available: u32, now
     } else if !gathers && reported + working < policy.minimum {
         Next::abandon(AbandonReason::TooFewReports)
     } else if is_ahead(deadline_at_ms, policy.deadline_ms, now_ms) {
-        let turns = [(gathers, opened_at_ms + gather_ms), (is_patient, opened_at_ms + grace_ms), (true, deadline_at_ms)];
+        let turns =
+            [(gathers, opened_at_ms + gather_ms), (is_patient, opened_at_ms + grace_ms), (true, deadline_at_ms)];
         Next::Wait(turns.into_iter().filter(|(waits, _)| *waits).map(|(_, at_ms)| at_ms).min())
     } else if enough {
         Next::Step(Step::Close)

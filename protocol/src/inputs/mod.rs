@@ -44,7 +44,7 @@ pub const NAME_BYTES_MAX: usize = 128;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Inputs {
-    /// Who fixes means, deviations and replacements. Default: the job file, and a column without a mean is fed as it is.
+    /// Who fixes means, deviations and replacements. Default: the job file; a column without a mean is fed as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standardize: Option<Standardize>,
     /// The columns of a table, in the order in which the network reads them.

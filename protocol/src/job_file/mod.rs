@@ -418,8 +418,7 @@ impl JobFile {
         require(is_small, PLACE, "\"clients\" for a model of more than 33554432 parameters")?;
         // A goal of 1 was the default once, and is in files that were written then.
         let goal_is_set = evaluation.reports_goal.is_some_and(|goal| goal != 1);
-        let has_clients =
-            !evaluation.attributes.is_empty() || goal_is_set || evaluation.over_selection != one();
+        let has_clients = !evaluation.attributes.is_empty() || goal_is_set || evaluation.over_selection != one();
         let range = "left out where the coordinator evaluates: no client takes part";
         require(!has_clients, "[evaluation] attributes, reports_goal and over_selection", range)
     }

@@ -110,7 +110,7 @@ async fn make_version(
         created_at_ms: clock.now_ms(),
         deleted_at_ms: None,
         accuracy: None,
-            measured_on: None,
+        measured_on: None,
         loss: None,
         best: false,
         pinned_at_ms: None,

@@ -54,8 +54,16 @@ impl<'a> Follower<'a> {
             (0, Some(newest)) if !newest.phase.is_open() => newest.number,
             (_, Some(first)) => first.number - 1,
         };
-        let mut follower =
-            Self { api, job, event: 0, is_current: false, trained: reported, evaluated: reported, selecting: None, is_uncertain: false };
+        let mut follower = Self {
+            api,
+            job,
+            event: 0,
+            is_current: false,
+            trained: reported,
+            evaluated: reported,
+            selecting: None,
+            is_uncertain: false,
+        };
         follower.skip_events().await?;
         Ok(follower)
     }

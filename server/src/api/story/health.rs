@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tributary_engine::story::{
-    EndedRound, EvaluatorsWanted, HealthFacts, Lost, RoundStory, SelectingRound, Session, ShutOut, class_stats, explain,
-    health,
+    EndedRound, EvaluatorsWanted, HealthFacts, Lost, RoundStory, SelectingRound, Session, ShutOut, class_stats,
+    explain, health,
 };
 use tributary_protocol::device::Attributes;
 use tributary_protocol::operator::{Health, Round};

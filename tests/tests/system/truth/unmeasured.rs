@@ -30,7 +30,10 @@ async fn a_job_that_ends_without_a_measurement_keeps_the_warning() {
     let kinds: Vec<_> = now.health.iter().map(|line| (line.severity, line.kind)).collect();
     assert_eq!(kinds, [(Severity::Warning, HealthKind::NotMeasured), (Severity::Ok, HealthKind::Ended)]);
     let text = &now.health[0].text;
-    assert!(text.starts_with("the job ended, and its model was never measured. The evaluation of round 1 was"), "{text}");
+    assert!(
+        text.starts_with("the job ended, and its model was never measured. The evaluation of round 1 was"),
+        "{text}"
+    );
     assert!(text.ends_with(&format!("; {wants}.")), "{text}");
     world.pass_ms(7 * 24 * 3_600_000).await;
     let jobs: Page<Job> = world.look("/jobs").await.ok();
