@@ -8,8 +8,10 @@ import json
 import multiprocessing
 import os
 import signal
+import ssl
 import threading
 import unittest
+import urllib.error
 from unittest import mock
 
 import numpy as np
@@ -337,6 +339,13 @@ class Operators(unittest.TestCase):
         Coordinator.answers = {"/jobs/job_1": [None]}
         with self.assertRaises(tributary.Unreachable):
             self.operator.job("job_1")
+
+    def test_a_certificate_that_is_not_trusted_is_an_error_of_its_own(self):
+        untrusted = ssl.SSLCertVerificationError(1, "unable to get local issuer certificate")
+        untrusted.verify_message = "unable to get local issuer certificate"
+        with mock.patch.object(self.operator, "_open", side_effect=urllib.error.URLError(untrusted)):
+            with self.assertRaisesRegex(tributary.Untrusted, "unable to get local issuer"):
+                self.operator.job("job_1")
 
     def test_a_watch_outlives_a_restart_and_misses_no_round(self):
         ended = {"sequence": 7, "became": "committed", "task": "train", "round": 1}

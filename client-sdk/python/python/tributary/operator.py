@@ -189,7 +189,7 @@ class Operator:
         except (OSError, HTTPException) as error:
             # A coordinator that restarts closes connections, in the middle of an answer too.
             reason = error.reason if isinstance(error, URLError) else error or type(error).__name__
-            if isinstance(reason, SSLCertVerificationError):
+            if isinstance(reason, ssl.SSLCertVerificationError):
                 raise Untrusted(f"the certificate of {self._base} is not trusted: {reason.verify_message}") from None
             raise Unreachable(f"{self._base} does not answer: {reason}") from None
 
