@@ -68,6 +68,9 @@ pub enum ClientError {
     /// A response that this SDK cannot use: of another release, or not of a coordinator.
     #[error("the coordinator's answer cannot be used: {0}")]
     BadAnswer(String),
+    /// The cached model cannot predict.
+    #[error("the cached model cannot be used: {0}")]
+    Unusable(String),
     /// The trainer failed. The failure was reported to the coordinator.
     #[error("training failed: {0}")]
     Training(#[from] TrainError),

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use tributary_protocol::body::packed_bytes_max;
+use tributary_protocol::card::ModelCard;
 use tributary_protocol::device::Assignment;
 use tributary_protocol::download::{CompanionFile, DELTA_CHAIN_MAX, ModelDeltaFile, ModelForm};
 use tributary_protocol::hash::Sha256Hash;
@@ -18,6 +19,7 @@ use tributary_protocol::update::{
 
 use crate::cadence::continued;
 use crate::error::ClientError;
+use crate::store::cards::CachedCard;
 use crate::store::state::State;
 use crate::transport::coordinator::Coordinator;
 use crate::transport::download::WantedFile;
@@ -75,7 +77,11 @@ async fn fetch_model(
     let (form, sha256) = wanted_form(assignment)?;
     let wanted = Wanted { state, coordinator, secret, assignment, parts, form, sha256 };
     let body = match state.cached_model()? {
-        Some((cached, body)) if cached == sha256 => body,
+        Some((cached, body)) if cached == sha256 => {
+            // The inputs of a plan may have been fixed since.
+            wanted.describe(sha256, assignment.model_version, assignment.model_sha256);
+            body
+        }
         Some((cached, body)) => match wanted.catch_up(cached, &body).await? {
             Some(body) => body,
             None => wanted.download_whole().await?,
@@ -126,6 +132,7 @@ impl Wanted<'_> {
             again_if_damaged: true,
         };
         let body = self.download(&file).await?;
+        self.describe(self.sha256, self.assignment.model_version, self.assignment.model_sha256);
         self.cache(&body);
         Ok(body)
     }
@@ -152,6 +159,7 @@ impl Wanted<'_> {
                 return Ok(None);
             }
             // A session that breaks off after this delta continues with the next one.
+            self.describe(sha256, delta.version, sha256);
             self.cache(&file);
             model = next;
         }
@@ -191,6 +199,23 @@ impl Wanted<'_> {
 
     fn path(&self, version: u32) -> String {
         format!("/device/v1/jobs/{}/models/{version}", self.assignment.job)
+    }
+
+    /// Says what the file is that is cached next, so that the app can predict with it.
+    fn describe(&self, file_sha256: Sha256Hash, version: u32, sha256: Sha256Hash) {
+        let Assignment { job, job_name: Some(name), plan, .. } = self.assignment else { return };
+        let card = ModelCard {
+            job: name.clone(),
+            version,
+            sha256,
+            plan_sha256: plan.hash(),
+            loss: plan.training.loss,
+            model: plan.model.clone(),
+        };
+        let card = CachedCard { file_sha256, form: self.form, job: *job, card };
+        if let Err(error) = self.state.save_card(&card) {
+            tracing::warn!(%error, "the model cannot be used without a network");
+        }
     }
 
     /// A model that cannot be cached (the disk is full) is downloaded again in the next round.

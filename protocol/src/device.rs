@@ -348,6 +348,9 @@ pub struct Assignment {
     pub task: Task,
     /// Id of the job.
     pub job: JobId,
+    /// Name of the job, by which an app asks the SDK for its model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_name: Option<Name>,
     /// Number of the round in its job, from 1.
     pub round: u32,
     /// Model version to train from or to evaluate.

@@ -3,6 +3,8 @@
 #[cfg(feature = "native")]
 mod machine;
 mod settings;
+#[cfg(feature = "layers")]
+mod usable;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,6 +25,8 @@ use crate::inputs::DESCRIBE_FLOOR;
 use crate::keys::KeyStore;
 use crate::outcome::Outcome;
 use crate::platform;
+#[cfg(feature = "layers")]
+use crate::predict::UsableModel;
 use crate::progress::{Listener, Progress};
 use crate::session::{Context, run_once};
 use crate::store::Store;
@@ -280,6 +284,18 @@ impl Client {
     /// [`ClientError`] if the coordinator does not answer or refuses the token.
     pub async fn open_jobs(&self) -> Result<Vec<OpenJob>, ClientError> {
         Ok(self.context.coordinator.open_jobs(&self.context.enrolment).await?.jobs)
+    }
+
+    /// The model of a job that the client downloaded last, with its own personal parameters: from the store, without a
+    /// network. `None` until it has taken part in a round of the job, or if another job's model has replaced it. The last
+    /// model stays usable whatever becomes of later downloads.
+    ///
+    /// # Errors
+    /// [`ClientError::Store`] if the store cannot be read, [`ClientError::Unusable`] if the network is part of the app or
+    /// has learned nothing yet.
+    #[cfg(feature = "layers")]
+    pub fn model(&self, job: &str) -> Result<Option<UsableModel>, ClientError> {
+        usable::usable_model(&self.context.state, job)
     }
 
     /// Runs one session: it delivers finished work of an earlier session, or checks in and does the work of one round.

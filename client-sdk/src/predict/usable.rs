@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use tributary_protocol::card::{CardError, ModelCard};
 use tributary_protocol::layers::ModelSpec;
+use tributary_protocol::model::Model;
 use tributary_protocol::plan::Loss;
 use tributary_protocol::safetensors::{ModelFileError, model_with_metadata};
 
@@ -67,12 +68,19 @@ impl UsableModel {
     /// [`UsableError`] if it is no such file, or the network is not in it.
     pub fn from_bytes(file: &[u8]) -> Result<Self, UsableError> {
         let (model, metadata) = model_with_metadata(file)?;
-        let card = ModelCard::of(&metadata)?;
+        Self::new(ModelCard::of(&metadata)?, &model)
+    }
+
+    /// A model with what is known of it.
+    ///
+    /// # Errors
+    /// [`UsableError`] if the network is not in the card, or its parameters are others.
+    pub fn new(card: ModelCard, model: &Model) -> Result<Self, UsableError> {
         let ModelSpec::Layers(network) = &card.model.spec else { return Err(UsableError::NoLayers) };
         if card.model.lacks_statistics() {
             return Err(UsableError::NoStatistics);
         }
-        let predictor = Predictor::new(network, &model)?;
+        let predictor = Predictor::new(network, model)?;
         let channels = network.input.first().copied().unwrap_or(1);
         let preparation = Preparation::of(card.model.inputs.as_ref().unwrap_or(&Default::default()));
         Ok(Self { preparation, predictor, channels, card, inputs: Mutex::default() })
@@ -153,7 +161,6 @@ mod tests {
 
     use tributary_protocol::hash::Sha256Hash;
     use tributary_protocol::job_model::JobModel;
-    use tributary_protocol::model::Model;
     use tributary_protocol::safetensors::{model_metadata, model_to_bytes};
 
     use super::*;

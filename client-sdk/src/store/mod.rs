@@ -7,6 +7,7 @@
 //! | [`MemoryStore`] | in memory, for tests and simulations |
 //! | `claim` | a directory is one process's |
 //! | `state` | the entries of the SDK, with their types: identity, finished work, cached model |
+//! | `cards` | what the cached model is |
 //! | `client_state` | what a job keeps on the device between rounds, such as the residual of error feedback |
 //! | `kept` | the vectors of a client state, without what an abandoned round changed |
 //! | `suspended` | where a training was suspended |
@@ -14,6 +15,7 @@
 
 #[cfg(feature = "native")]
 mod claim;
+pub(crate) mod cards;
 pub(crate) mod client_state;
 mod contract;
 #[cfg(feature = "native")]

@@ -154,7 +154,7 @@ impl State {
 
     /// The state that the job's last accepted update left. `None` if it cannot be read: then the job starts without
     /// one, which delays what the residual held back.
-    pub(super) fn client_state(&self, job: JobId) -> Option<ClientState> {
+    pub(crate) fn client_state(&self, job: JobId) -> Option<ClientState> {
         let entry = state_entry(job);
         let file =
             self.store.get(&entry).inspect_err(|error| tracing::warn!(%error, "a client state is ignored")).ok()?;

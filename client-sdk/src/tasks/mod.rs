@@ -18,7 +18,7 @@ mod evaluate;
 mod feedback;
 mod given;
 mod norm;
-mod personal;
+pub(crate) mod personal;
 mod train;
 mod trainings;
 

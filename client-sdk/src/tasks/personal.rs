@@ -8,6 +8,7 @@ use tributary_protocol::plan::{Algorithm, Training};
 use tributary_protocol::sharing::{Part, Parts};
 
 use super::compute::computing;
+use crate::store::client_state::ClientState;
 use crate::store::kept::Kept;
 use crate::trainer::{TrainError, TrainTask, Trained, Trainer};
 
@@ -24,13 +25,19 @@ pub(super) fn own(parts: &Parts, kept: impl FnOnce() -> Option<Kept>) -> Option<
     kept()?.take_last(PERSONAL).filter(|own| own.len() == total)
 }
 
+/// The same, outside of an assignment.
+pub(crate) fn kept_values(parts: &Parts, state: Option<ClientState>) -> Option<Vec<f32>> {
+    let total = parts.total(Part::Personal);
+    state?.vectors.remove(PERSONAL).filter(|own| total > 0 && own.len() == total)
+}
+
 /// Keeps those of the values that a training has reached.
 pub(super) fn keep(reached: &[f32], parts: &Parts, kept: &mut Kept) {
     kept.put(PERSONAL, parts.has(Part::Personal).then(|| parts.take(Part::Personal, reached)), None);
 }
 
 /// The global model with the client's own personal values. Without any, those of the model's version.
-pub(super) fn with_own<'a>(model: &'a Model, parts: &Parts, own: Option<&[f32]>) -> Cow<'a, Model> {
+pub(crate) fn with_own<'a>(model: &'a Model, parts: &Parts, own: Option<&[f32]>) -> Cow<'a, Model> {
     let Some(own) = own else { return Cow::Borrowed(model) };
     let mut values = model.values().to_vec();
     parts.put(Part::Personal, own, &mut values);

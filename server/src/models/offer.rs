@@ -97,6 +97,7 @@ fn described(services: &Services, client: &ClientRow, work: &Work, spec: &JobSpe
         id: row.id,
         task: key.task,
         job: key.job,
+        job_name: Some(spec.file.name.clone()),
         round: key.number,
         model_version: row.base_version,
         model_sha256: model.sha256,

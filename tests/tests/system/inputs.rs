@@ -129,6 +129,11 @@ async fn sites_standardise_together_and_the_model_predicts_from_raw_rows() {
         world.drive().await;
         assert_eq!(world.round(id, round).await.phase, Phase::Committed);
     }
+    // Each site has the version that its last training began from, and predicts with it.
+    let held = clients[2].model("stays").unwrap().unwrap();
+    assert_eq!((held.card().version, held.class_name(1).as_str()), (2, "yes"));
+    assert!(held.predict(&rows(0).0[..COLUMNS]).unwrap().class.is_some());
+    assert!(clients[2].model("others").unwrap().is_none());
     let job = world.job_now(id).await;
     let plain = world.model_file(id, 3).await;
     let card = ModelCard {
