@@ -18,11 +18,12 @@ pub(crate) struct PredictArgs {
     /// A file that `tributary job export` wrote.
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
-    /// A table with the columns of the model, in any order; others are ignored. Gzipped if its name ends in .gz, Parquet
-    /// if it ends in .parquet.
+    /// A table with the columns of the model, in any order; others are ignored. Gzipped if its name ends in .gz,
+    /// Parquet if it ends in .parquet.
     #[arg(long, value_name = "FILE")]
     csv: PathBuf,
-    /// The name in this table of a column of the model, where it is another one, such as age_years=age; may be repeated.
+    /// The name in this table of a column of the model, where it is another one, such as age_years=age; may be
+    /// repeated.
     #[arg(long = "map", value_name = "MODEL_COLUMN=TABLE_COLUMN", value_parser = parse_names)]
     map: Vec<(String, String)>,
 }

@@ -154,9 +154,9 @@ impl JobSpec {
         is_fair || self.optimizer(0, 1).survey().is_some()
     }
 
-    /// Most optimiser steps behind an update from this version of a client with so many examples, in jobs whose rule reads
-    /// them (FedNova): the plan's, or its passes with one example in a batch, as an app may choose its batches. None where
-    /// no rule reads steps.
+    /// Most optimiser steps behind an update from this version of a client with so many examples, in jobs whose rule
+    /// reads them (FedNova): the plan's, or its passes with one example in a batch, as an app may choose its batches.
+    /// None where no rule reads steps.
     #[must_use]
     pub fn steps_max(&self, base_version: u32, examples: u64) -> Option<u64> {
         let Algorithm::FedNova { .. } = self.plan.training.algorithm else { return None };

@@ -1,7 +1,8 @@
 //! What a model file says of itself.
 //!
 //! An exported file has a card in its metadata, under the key `tributary`, as JSON. With it the file alone is enough to
-//! predict. The card is outside of a version's identity: the hash of a version is that of its plain file, which has none.
+//! predict. The card is outside of a version's identity: the hash of a version is that of its plain file, which has
+//! none.
 
 use std::collections::BTreeMap;
 

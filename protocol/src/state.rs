@@ -382,7 +382,7 @@ mod tests {
             assert_eq!(serde_json::to_value(phase).unwrap(), phase.as_str());
         }
         assert!("training ".parse::<Phase>().is_err());
-        assert_eq!("eval".parse::<Task>().unwrap_err().to_string(), "\"eval\" is none of train, evaluate");
+        assert_eq!("eval".parse::<Task>().unwrap_err().to_string(), "\"eval\" is none of train, evaluate, describe");
     }
 
     #[test]

@@ -36,7 +36,8 @@ pub struct EvaluatorTask<'a> {
     pub loss: Loss,
 }
 
-/// The examples of a test set. Each fits the job's columns, or the network's input, and each class is one of its outputs.
+/// The examples of a test set. Each fits the job's columns, or the network's input, and each class is one of its
+/// outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestExamples {
     /// Row by row.

@@ -56,8 +56,8 @@ impl Services {
         }
     }
 
-    /// The spec of a job, for the work of a client. The job is read once, or until its inputs are fixed: the spec may have an
-    /// older round policy or name, on which no client's work depends.
+    /// The spec of a job, for the work of a client. The job is read once, or until its inputs are fixed: the spec may
+    /// have an older round policy or name, on which no client's work depends.
     ///
     /// # Errors
     /// [`DbError`] when the job cannot be read. None when there is no such job.

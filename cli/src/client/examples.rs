@@ -10,8 +10,8 @@ use tributary_client::examples::{IdxError, IdxShape, MemoryExamples, read_idx_ex
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Name;
 
+use super::pairs::{attribute_table, parse_names};
 use super::schema;
-use super::settings::{attribute_table, parse_names};
 use crate::data::digits::embedded_digits as all_digits;
 use crate::data::labels as labels_of;
 use crate::error::{CliError, Failure};

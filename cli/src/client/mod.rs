@@ -9,6 +9,7 @@ mod held_out;
 mod kept_labels;
 mod lines;
 mod list;
+mod pairs;
 mod run;
 mod schema;
 mod sessions;
@@ -27,7 +28,7 @@ use crate::options::{GlobalArgs, LimitArgs, ReverseArgs, one_of};
 use crate::output::Output;
 use crate::profile;
 
-pub(crate) use self::settings::parse_names;
+pub(crate) use self::pairs::parse_names;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClientCommand {

@@ -53,8 +53,8 @@ impl Failure for SchemaMisfit {
     }
 }
 
-/// Reads the table by the first job whose columns it has; none if no job names columns. Where none fits, the first misfit
-/// is the error.
+/// Reads the table by the first job whose columns it has; none if no job names columns. Where none fits, the first
+/// misfit is the error.
 pub(super) fn apply(jobs: &[OpenJob], table: &Table<'_>) -> Result<Option<Applied>, CliError> {
     let named =
         jobs.iter().filter_map(|job| Some((&job.name, job.inputs.as_ref().filter(|it| !it.columns.is_empty())?)));

@@ -1,17 +1,16 @@
 //! The settings of `tributary client run`.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use tributary_protocol::sealed::Sealed;
 
 use super::compute::Wanted;
 use super::conditions::ConditionArgs;
 use super::examples::ExampleArgs;
 use super::fleet::FleetArgs;
+use super::pairs::{attribute_table, parse_attribute};
 use crate::options::{GlobalArgs, ServerUrl};
 
 #[derive(Clone, Debug, Default, Args, Deserialize)]
@@ -68,25 +67,4 @@ impl ClientSettings {
             conditions: self.conditions.over(file.conditions),
         }
     }
-}
-
-fn parse_attribute(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("it must be NAME=VALUE")?;
-    check_attribute(name, value)?;
-    Ok((name.to_owned(), value.to_owned()))
-}
-
-pub(super) fn attribute_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
-    let table = BTreeMap::<String, String>::deserialize(deserializer)?;
-    table.iter().try_for_each(|(name, value)| check_attribute(name, value)).map_err(D::Error::custom)?;
-    Ok(table.into_iter().collect())
-}
-
-/// `JOB_COLUMN=TABLE_COLUMN`.
-pub(crate) fn parse_names(text: &str) -> Result<(String, String), String> {
-    parse_attribute(text).map_err(|_| "it must be JOB_COLUMN=TABLE_COLUMN".into())
-}
-
-fn check_attribute(name: &str, value: &str) -> Result<(), &'static str> {
-    if name.is_empty() || value.is_empty() { Err("neither name nor value may be empty") } else { Ok(()) }
 }

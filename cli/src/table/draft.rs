@@ -7,9 +7,9 @@ use csv::StringRecord;
 use tributary_protocol::inputs::{CATEGORIES_MAX, Column, ColumnKind, Inputs, MissingValues, Standardize, Target};
 
 use super::columns::{class, is_missing, number};
-use super::each_line;
 use super::error::{TableError, TableFileError};
 use super::labels::shortened;
+use super::lines::each_line;
 use super::schema::days;
 use super::sniff::Sniffed;
 use crate::error::CliError;
@@ -33,8 +33,8 @@ struct Seen {
     misses: bool,
 }
 
-/// Reads a table and names its columns: numbers, dates, or categories with all their texts. A column in which a value is
-/// missing replaces it.
+/// Reads a table and names its columns: numbers, dates, or categories with all their texts. A column in which a value
+/// is missing replaces it.
 pub(crate) fn draft(path: &Path, target: Option<&str>, is_regression: bool) -> Result<Draft, CliError> {
     let mut names: Option<Vec<String>> = None;
     let mut seen: Vec<Seen> = Vec::new();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tributary_client::examples::ExamplesError;
 
 use super::labels::{LABELS_MAX, LabelMap};
-use super::schema::SchemaError;
+use super::schema_error::SchemaError;
 use crate::error::Failure;
 
 #[derive(Debug, thiserror::Error)]

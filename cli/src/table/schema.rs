@@ -8,16 +8,12 @@ use std::collections::BTreeMap;
 use chrono::{NaiveDate, NaiveDateTime};
 use tributary_client::examples::{MemoryExamples, RawTargets};
 use tributary_protocol::inputs::{Column, ColumnKind, Inputs, MissingValues, Target};
-use tributary_protocol::text::visible;
 
 use super::columns::is_missing;
 use super::error::TableError;
-use super::labels::shortened;
-use crate::error::Failure;
+use super::schema_error::{SchemaError, ValueProblem, shown};
 use crate::suggest::nearest;
 
-/// Names that a message lists.
-const NAMES_SHOWN_MAX: usize = 12;
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
 
 /// How a table is read by a job's columns.
@@ -42,64 +38,6 @@ pub(crate) struct RawTable {
     pub(crate) targets: Option<RawTargets>,
     /// What was left out, as sentences.
     pub(crate) notes: Vec<String>,
-}
-
-/// Why a table does not have the columns of a job.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SchemaError {
-    #[error("the table has no header, and the job knows columns by name: {}", listed(.0))]
-    NoHeader(Vec<String>),
-    #[error("the table has no column {name:?}")]
-    MissingColumn { name: String, nearest: Option<String> },
-    #[error("the column {0:?} is there twice")]
-    Repeated(String),
-    #[error("the job has no column {0:?}")]
-    Unknown(String),
-    #[error("--map names {name:?}, which is no column of the job: those are {}", listed(known))]
-    BadMap { name: String, known: Vec<String> },
-    #[error("line {line}: column {column}: {problem}")]
-    Field { line: u64, column: String, problem: ValueProblem },
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ValueProblem {
-    #[error("{0:?} is not a number")]
-    NotANumber(String),
-    #[error("{0:?} is not a date, such as 2026-11-25 or 2026-11-25T14:30:00")]
-    NotADate(String),
-    #[error("{value:?} is none of {}", listed(known))]
-    NotACategory { value: String, known: Vec<String> },
-    #[error("{label:?} is none of the job's classes {}", listed(known))]
-    UnknownLabel { label: String, known: Vec<String> },
-    #[error("{value} is outside of {low} to {high}")]
-    Range { value: f64, low: f64, high: f64 },
-    #[error("the value is missing")]
-    Missing,
-}
-
-impl Failure for SchemaError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::NoHeader(_) => "write the names of the columns into the first line".into(),
-            Self::MissingColumn { name, nearest: Some(nearest) } => {
-                format!("is it the column {nearest:?}? --map {name}={nearest} says so")
-            }
-            Self::MissingColumn { name, .. } => {
-                format!("--map {name}=COLUMN names the column that it is in this table")
-            }
-            Self::Repeated(_) => "give one of them another name".into(),
-            Self::Unknown(name) => format!("--ignore {name} leaves it out"),
-            Self::BadMap { .. } => "--map JOB_COLUMN=TABLE_COLUMN".into(),
-            Self::Field { problem, .. } => match problem {
-                ValueProblem::Missing => "--missing drop leaves out such lines".into(),
-                ValueProblem::NotANumber(_) | ValueProblem::NotADate(_) => "correct the line, or leave it out".into(),
-                ValueProblem::NotACategory { .. } | ValueProblem::UnknownLabel { .. } => {
-                    "the job's file lists what there may be; another spelling is another value".into()
-                }
-                ValueProblem::Range { .. } => "is it in the job's unit?".into(),
-            },
-        })
-    }
 }
 
 /// A table while it is read by a job's columns.
@@ -305,17 +243,6 @@ pub(crate) fn days(text: &str) -> Option<f64> {
         NaiveDateTime::parse_from_str(&text, "%Y-%m-%dT%H:%M:%S%.f").ok()
     })?;
     Some(moment.and_utc().timestamp_millis() as f64 / 1000.0 / SECONDS_OF_A_DAY)
-}
-
-/// A text of a file as a message shows it: it must not act on the terminal.
-fn shown(text: impl AsRef<str>) -> String {
-    visible(&shortened(text.as_ref()))
-}
-
-fn listed(names: &[String]) -> String {
-    let shown: Vec<String> = names.iter().take(NAMES_SHOWN_MAX).map(shown).collect();
-    let more = names.len().saturating_sub(NAMES_SHOWN_MAX);
-    if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 use tributary_client::examples::{Batch, Examples, Targets};
 
+use super::lines::LINE_BYTES_MAX;
 use super::*;
 
 fn read_text(text: &str, options: &TableOptions) -> Result<Table, TableError> {

@@ -128,9 +128,9 @@ impl Preparation {
         Ok(())
     }
 
-    /// Mean and deviation of each input, for exports: the values of categories spread to one input each are left as they
-    /// are, with a mean of 0 and a deviation of 1. `None` where raw values are fed as they are. `raw` is the number of
-    /// values of a raw example, and `channels` the first length of an image's shape.
+    /// Mean and deviation of each input, for exports: the values of categories spread to one input each are left as
+    /// they are, with a mean of 0 and a deviation of 1. `None` where raw values are fed as they are. `raw` is the
+    /// number of values of a raw example, and `channels` the first length of an image's shape.
     pub fn scales(&self, raw: usize, channels: usize) -> Option<(Vec<f32>, Vec<f32>)> {
         match &self.feeds {
             Feeds::Plain => None,

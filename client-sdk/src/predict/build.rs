@@ -6,9 +6,10 @@ use std::ops::Range;
 use tributary_protocol::layers::{HeightWidth, Layer, LayeredModel, OUTPUTS_MAX, Padding};
 use tributary_protocol::model::Model;
 
-use super::PredictError;
+use super::error::PredictError;
+use super::linear::Linear;
 use super::recurrent::Recurrent;
-use super::step::{BatchNorm, Convolution, Kind, Linear, Step};
+use super::step::{BatchNorm, Convolution, Kind, Step};
 use crate::kernels::{AvgPool, Cell, Function, Geometry, Gru, Level, Lstm, PoolGrid};
 
 /// The steps of a network that holds the model's values, and the values of the room that they share. `shapes` are those

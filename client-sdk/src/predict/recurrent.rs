@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::step::Linear;
+use super::linear::Linear;
 use crate::kernels::{Add, Cell, Level, Moment};
 
 /// Time steps whose inputs are multiplied at once: the weight is read once for all of them.

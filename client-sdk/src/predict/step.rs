@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
+use super::linear::Linear;
 use super::recurrent::Recurrent;
 use crate::kernels::{
-    AvgPool, Dots, Function, Geometry, Grid, Gru, Level, Lstm, MaxPool, PoolGrid, Product, WindowProducts, layer_norm,
-    transpose,
+    AvgPool, Function, Geometry, Grid, Gru, Level, Lstm, MaxPool, PoolGrid, WindowProducts, layer_norm, transpose,
 };
 
 /// One or two layers, or a change of the order of values.
@@ -58,29 +58,6 @@ impl Step {
             Kind::Lstm(layer) => layer.run(x, y, room, level),
             Kind::Gru(layer) => layer.run(x, y, room, level),
             Kind::Transpose { rows, columns } => transpose(x, y, *rows, *columns),
-        }
-    }
-}
-
-/// `y = x W^T + b` for each row of `x`.
-#[derive(Debug)]
-pub(super) struct Linear {
-    pub(super) inputs: usize,
-    /// `[outputs][inputs]`.
-    pub(super) weight: Vec<f32>,
-    /// Empty if there is none.
-    pub(super) bias: Vec<f32>,
-    /// Whether a ReLU follows.
-    pub(super) relu: bool,
-}
-
-impl Linear {
-    pub(super) fn run(&self, x: &[f32], y: &mut [f32], level: Level) {
-        let Self { inputs, weight, bias, relu, .. } = self;
-        let (inputs, relu) = (*inputs, *relu);
-        match x.len() == inputs {
-            true => level.run(Product { x, weight, bias, relu, y }),
-            false => level.run(Dots { x, weight, bias, relu, inputs, y }),
         }
     }
 }

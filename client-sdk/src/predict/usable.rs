@@ -8,7 +8,8 @@ use tributary_protocol::model::Model;
 use tributary_protocol::plan::Loss;
 use tributary_protocol::safetensors::{ModelFileError, model_with_metadata};
 
-use super::{PredictError, Predictor};
+use super::error::PredictError;
+use super::predictor::Predictor;
 use crate::inputs::{Preparation, PrepareError};
 use crate::locked::Locked;
 
@@ -102,8 +103,8 @@ impl UsableModel {
         Ok(prediction)
     }
 
-    /// The same into an earlier prediction: nothing is allocated after the first call of each thread that predicts at the
-    /// same time.
+    /// The same into an earlier prediction: nothing is allocated after the first call of each thread that predicts at
+    /// the same time.
     ///
     /// # Errors
     /// As [`Self::predict`].

@@ -1,7 +1,7 @@
 //! What the cached model is: an app predicts with it while there is no network.
 //!
-//! The card of a model is stored before the model replaces the one before, and beside the card of that one. A process that
-//! is killed in between leaves the old model with its card, and one that is killed later the new one with its own.
+//! The card of a model is stored before the model replaces the one before, and beside the card of that one. A process
+//! that is killed in between leaves the old model with its card, and one that is killed later the new one with its own.
 
 use serde::{Deserialize, Serialize};
 use tributary_protocol::card::ModelCard;

@@ -13,9 +13,9 @@
 //! | `suspended` | where a training was suspended |
 //! | `partial` | a download that is not complete |
 
+pub(crate) mod cards;
 #[cfg(feature = "native")]
 mod claim;
-pub(crate) mod cards;
 pub(crate) mod client_state;
 mod contract;
 #[cfg(feature = "native")]

@@ -105,8 +105,8 @@ impl Moments {
         (self.count > 0).then(|| {
             let centre = self.sum.0.div_euclid(count);
             let rest = self.sum.0.rem_euclid(count).as_f64() / self.count as f64;
-            // sum (q - c)^2 = sum q^2 - 2 c sum q + n c^2. The parts may pass 2^255; the result does not, and arithmetic
-            // modulo 2^256 gives it all the same.
+            // sum (q - c)^2 = sum q^2 - 2 c sum q + n c^2. The parts may pass 2^255; the result does not, and
+            // arithmetic modulo 2^256 gives it all the same.
             let about_centre = (self.squares.0)
                 .wrapping_sub(centre.wrapping_mul(self.sum.0).wrapping_mul(I256::from(2u8)))
                 .wrapping_add(count.wrapping_mul(centre).wrapping_mul(centre));

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit};
+use tributary_protocol::device::Attributes;
 use tributary_protocol::id::ClientId;
 use tributary_protocol::state::{Phase, Task};
+use tributary_protocol::update::CodecName;
 
 use super::Fleet;
 use crate::db::{DbError, RoundRow, Tx};
@@ -89,4 +91,17 @@ pub async fn available(
 ) -> Result<u32, DbError> {
     let waiting = Waiting::read(services, fleet, tx, spec, std::slice::from_ref(round)).await?;
     Ok(u32::try_from(waiting.eligible(spec, round).len()).unwrap_or(u32::MAX))
+}
+
+/// Whether a client with these attributes may take part in a round, whatever its examples, codecs and rest: they change.
+pub fn fits_by_attributes(attributes: Attributes, rules: &EligibilityRules<'_>) -> bool {
+    let candidate = Candidate {
+        client: ClientId::from_random([0; 16]),
+        number: 0,
+        attributes,
+        examples: u64::MAX,
+        codecs: CodecName::ALL.to_vec(),
+        schema: None,
+    };
+    admit(&candidate, None, rules).is_ok()
 }

@@ -1,4 +1,4 @@
-//! A job that standardises its columns over all clients: exact sums first, then training, then predictions from raw rows.
+//! A job that standardises its columns over all clients: exact sums first, then training, then predictions.
 
 use std::sync::Arc;
 
@@ -66,10 +66,11 @@ fn silo(site: usize) -> LayerTrainer {
     LayerTrainer::new(Arc::new(MemoryExamples::from_rows(COLUMNS, values, RawTargets::Classes(classes)).unwrap()))
 }
 
+/// A client that has checked in once, so that the coordinator knows its examples.
 async fn client(world: &World, folder: &TempDir) -> Client {
     let builder = Client::builder(world.server(), world.enrolment.clone()).state_dir(folder.path());
     let client = builder.http_client(http()).wait(std::time::Duration::ZERO).build().unwrap();
-    client.enrol().await.unwrap();
+    within_reason(client.run_once(&mut silo(0), &AlwaysOn)).await.unwrap();
     client
 }
 
@@ -118,8 +119,7 @@ async fn sites_standardise_together_and_the_model_predicts_from_raw_rows() {
         assert_near(inputs.columns[column].deviation, deviation);
     }
     assert_eq!(inputs.columns[2].replacement, Some(0.0), "most rows are of the ward east");
-    let told = world.look(&format!("/jobs/{id}/rounds/1?task=describe")).await;
-    assert_eq!(told.status, 200);
+    assert_eq!(world.description(id, 1).await.phase, Phase::Committed);
     for round in 1..=3 {
         draw_everybody(&world).await;
         for (place, client) in clients.iter().enumerate() {
@@ -175,7 +175,8 @@ async fn order_coordinators_and_a_restart_change_no_bit() {
                 world.restart().await;
                 clients.clear();
                 for folder in &folders {
-                    clients.push(client(&world, folder).await);
+                    let builder = Client::builder(world.server(), world.enrolment.clone()).state_dir(folder.path());
+                    clients.push(builder.http_client(http()).wait(std::time::Duration::ZERO).build().unwrap());
                 }
             }
             within_reason(clients[place].run_once(&mut silo(place), &AlwaysOn)).await.unwrap();
@@ -206,8 +207,6 @@ async fn a_site_with_few_rows_tells_nothing_and_small_counts_are_withheld() {
     values[1] = f64::NAN;
     let rows = MemoryExamples::from_rows(COLUMNS, values, RawTargets::Classes(vec![0; 12])).unwrap();
     within_reason(large.run_once(&mut LayerTrainer::new(Arc::new(rows)), &AlwaysOn)).await.unwrap();
-    let sums = world.app().db.read().await.unwrap();
-    drop(sums);
     world.drive().await;
     let inputs = inputs_now(&world, job.head.id).await;
     assert_eq!((inputs.columns[0].mean, inputs.columns[1].deviation), (Some(5.5), Some(1.0)));
@@ -249,8 +248,8 @@ async fn sums_that_no_table_has_are_refused_and_change_nothing() {
     assert!(String::from_utf8_lossy(&refused.body).contains("ward: counts and sums that no values have"));
     world.drive().await;
     assert!(inputs_now(&world, job.head.id).await.lacks_statistics(), "one description of two came");
-    let round = world.look(&format!("/jobs/{}/rounds/1?task=describe", job.head.id)).await.value();
-    assert_eq!((&round["phase"], &round["reported"], &round["rejected"]), (&json!("abandoned"), &json!(1), &json!(1)));
+    let round = world.description(job.head.id, 1).await;
+    assert_eq!((round.phase, round.reported, round.rejected), (Phase::Abandoned, 1, 1));
     world.pass_ms(4_000).await;
     let given = world.assign([&honest, &liar]).await;
     assert!(given.iter().all(|assignment| (assignment.task, assignment.round) == (Task::Describe, 2)));

@@ -22,7 +22,8 @@ use tributary_protocol::model::Model;
 
 use self::graph::{FLOAT, Graph, INT64};
 use self::wire::Message;
-use super::{PredictError, checked_shapes};
+use super::error::PredictError;
+use super::predictor::checked_shapes;
 
 /// Version of ONNX's file format: that of its release 1.12.
 const IR_VERSION: i64 = 8;

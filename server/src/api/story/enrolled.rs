@@ -3,14 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use tributary_engine::round::{Candidate, EligibilityRules, admit};
+use tributary_engine::round::EligibilityRules;
 use tributary_engine::story::Wanted;
-use tributary_protocol::id::ClientId;
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::state::Task;
-use tributary_protocol::update::CodecName;
 
 use crate::db::{DbError, Tx};
+use crate::fleet::waiting::fits_by_attributes;
 
 /// Values of an attribute that a sentence has room for.
 const VALUES_SHOWN: usize = 6;
@@ -38,16 +37,8 @@ impl Enrolled {
                 let value = attributes.as_map().get(name).map_or("none", String::as_str);
                 *values.entry(value.to_owned()).or_default() += clients;
             }
-            let candidate = Candidate {
-                client: ClientId::from_random([0; 16]),
-                number: 0,
-                attributes,
-                examples: u64::MAX,
-                codecs: CodecName::ALL.to_vec(),
-                schema: None,
-            };
             all += clients;
-            matching += if admit(&candidate, None, &rules).is_ok() { clients } else { 0 };
+            matching += if fits_by_attributes(attributes, &rules) { clients } else { 0 };
         }
         let pairs: Vec<String> = wanted.iter().map(|(name, value)| format!("{name}={value}")).collect();
         Ok(Self { attributes: pairs.join(", "), matching, all, present: present_words(wanted, &present) })

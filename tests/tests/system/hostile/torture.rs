@@ -222,7 +222,8 @@ async fn a_weight_above_what_was_told_at_the_draw_is_refused() {
 async fn more_steps_than_the_plan_allows_are_refused_where_they_count() {
     let world = World::start().await;
     let training = json!({ "algorithm": { "kind": "fed_nova" }, "epochs": 2 });
-    let job = world.job(json!({ "training": training })).await;
+    let round = json!({ "updates_goal": 2, "updates_min": 1 });
+    let job = world.job(json!({ "training": training, "round": round })).await;
     let [one, other] = [world.device().await.holding(10), world.device().await.holding(10)];
     let [first, second] = world.assign([&one, &other]).await;
     let with = |steps: u64| {

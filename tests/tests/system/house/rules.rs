@@ -28,6 +28,7 @@ pub(super) const ROOMS: [(&str, &[Room]); 2] = [
         &[
             room(&["round/"], "a decision about a round depends on counts and times, not on the contents of updates"),
             room(&["aggregate/"], "sums and rules know numbers, no jobs"),
+            room(&["inputs.rs"], "means and deviations follow from sums alone"),
             room(&["job.rs"], "what follows from a job file is the same, whatever happened in its rounds"),
             room(&["story/", "lib.rs"], "stories are for people; no rule reads them"),
         ],

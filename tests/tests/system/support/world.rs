@@ -424,6 +424,10 @@ impl World {
         self.round_of(job, "evaluate", number).await
     }
 
+    pub(crate) async fn description(&self, job: JobId, number: u32) -> Round {
+        self.round_of(job, "describe", number).await
+    }
+
     async fn round_of(&self, job: JobId, task: &str, number: u32) -> Round {
         let path = format!("/jobs/{job}/rounds?task={task}&limit=1&after={}", number - 1);
         let page: Page<Round> = self.look(&path).await.ok();
