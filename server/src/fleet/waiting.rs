@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit};
+use tributary_protocol::device::Attributes;
 use tributary_protocol::id::ClientId;
+use tributary_protocol::job_file::JobFile;
 use tributary_protocol::state::{Phase, Task};
+use tributary_protocol::update::CodecName;
 
 use super::Fleet;
 use crate::db::{DbError, RoundRow, Tx};
@@ -89,4 +92,17 @@ pub async fn available(
 ) -> Result<u32, DbError> {
     let waiting = Waiting::read(services, fleet, tx, spec, std::slice::from_ref(round)).await?;
     Ok(u32::try_from(waiting.eligible(spec, round).len()).unwrap_or(u32::MAX))
+}
+
+/// Whether a round may draw clients with these attributes. Examples, codecs and rest are left out: they change.
+pub fn attributes_fit(attributes: Attributes, file: &JobFile, task: Task, round: u32) -> bool {
+    let candidate = Candidate {
+        client: ClientId::from_random([0; 16]),
+        number: 0,
+        attributes,
+        examples: u64::MAX,
+        codecs: CodecName::ALL.to_vec(),
+        schema: None,
+    };
+    admit(&candidate, None, &EligibilityRules::of(file, task, round)).is_ok()
 }
