@@ -7,6 +7,7 @@ use tributary_engine::job::JobSpec;
 use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit};
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::ClientId;
+use tributary_protocol::job_file::JobFile;
 use tributary_protocol::state::{Phase, Task};
 use tributary_protocol::update::CodecName;
 
@@ -93,8 +94,8 @@ pub async fn available(
     Ok(u32::try_from(waiting.eligible(spec, round).len()).unwrap_or(u32::MAX))
 }
 
-/// Whether a client with these attributes may take part in a round, whatever its examples, codecs and rest: they change.
-pub fn fits_by_attributes(attributes: Attributes, rules: &EligibilityRules<'_>) -> bool {
+/// Whether a round may draw clients with these attributes. Examples, codecs and rest are left out: they change.
+pub fn attributes_fit(attributes: Attributes, file: &JobFile, task: Task, round: u32) -> bool {
     let candidate = Candidate {
         client: ClientId::from_random([0; 16]),
         number: 0,
@@ -103,5 +104,5 @@ pub fn fits_by_attributes(attributes: Attributes, rules: &EligibilityRules<'_>) 
         codecs: CodecName::ALL.to_vec(),
         schema: None,
     };
-    admit(&candidate, None, rules).is_ok()
+    admit(&candidate, None, &EligibilityRules::of(file, task, round)).is_ok()
 }

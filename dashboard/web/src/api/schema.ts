@@ -334,15 +334,16 @@ export interface AuditEntry {
 }
 
 /**
- * The version with the highest accuracy, or without accuracies the lowest loss. Of equal ones, the
- * oldest.
+ * The version whose accuracy has the highest lower bound, or without accuracies the lowest loss. Of
+ * equal ones, the oldest.
  */
 export interface BestVersion {
-  measured_on?: MeasuredOn;
   /** Accuracy of its evaluation, 0 to 1. */
   accuracy?: number;
   /** Loss of its evaluation. */
   loss?: number;
+  /** What that accuracy was measured on. Absent without an accuracy. */
+  measured_on?: MeasuredOn;
   /** Training round that made it. */
   round: number;
   /** Number of the version. */
@@ -438,6 +439,11 @@ export interface CheckInRequest {
    * such as those of a newer SDK.
    */
   codecs: string[];
+  /**
+   * What the client's table has in common with others ([`Inputs::schema_hash`]), if a job's columns were
+   * applied to it. It gets no work of jobs with another schema.
+   */
+  schema?: string;
   /**
    * Kind of the SDK: `rust`, `python`, `kotlin`, `swift`, `c`, `browser`, or another name. The operator
    * sees it.
@@ -559,7 +565,6 @@ export type ClassVerdict = "shut_out" | "under" | "fair" | "unknown";
 
 /** A client: an enrolled device or silo. */
 export interface Client {
-  working?: boolean;
   /** Attributes, as of the last check-in. */
   attributes: Attributes;
   /** Bytes of the models that it downloaded. */
@@ -584,7 +589,7 @@ export interface Client {
   last_seen_at_ms: number;
   /** Number in the order of enrolment, from 1, unique in the population. */
   number: number;
-  /** Whether a coordinator holds a request of it now, until there is work. */
+  /** Whether it is here now: a coordinator holds a request of it until there is work, or it is at work. */
   online?: boolean;
   /** Population of the client. */
   population: Name;
@@ -608,6 +613,8 @@ export interface Client {
   standing_reason?: string;
   /** Mean work time per report, in milliseconds, as reported by the client. */
   work_ms_mean?: number;
+  /** Whether it is at work: it has an open assignment, and was heard of in the last five minutes. */
+  working?: boolean;
 }
 
 /** An assignment in the history of its client. */
@@ -653,6 +660,33 @@ export type CodecName =
   | "dgc"
   | "eden"
   | "hierarchical";
+
+/** A column of a table, and how its values become inputs. */
+export interface Column {
+  /** The texts of a category, in the order of their codes 0, 1, .. */
+  categories?: string[];
+  /** What remains is divided by it. Default: 1. */
+  deviation?: number;
+  /** How a category is fed. Default: `one_hot`. */
+  encoding?: Encoding;
+  /** What its values are. Default: `number`. */
+  kind?: ColumnKind;
+  /** Subtracted from numbers, dates and codes. Default: 0. */
+  mean?: number;
+  /** What becomes of missing values. Default: `refuse`. */
+  missing?: MissingValues;
+  /** Name, as in the table's header. */
+  name: string;
+  /** Smallest and largest value; a client refuses others. Default: any number. */
+  range?: number[];
+  /** What replaces a missing value: a number, or the code of a category. */
+  replacement?: number;
+  /** Unit of its values, for people. */
+  unit?: string;
+}
+
+/** What the values of a column are. */
+export type ColumnKind = "number" | "category" | "date";
 
 /** The table of a rule as it is written. */
 export type Combine =
@@ -820,7 +854,6 @@ export interface CurveMark {
  * rounds up to this one.
  */
 export interface CurvePoint {
-  measured_on?: MeasuredOn;
   /** Whether the round was abandoned. */
   abandoned: boolean;
   /** Accuracy of the resulting model in its evaluation, 0 to 1. */
@@ -837,6 +870,8 @@ export interface CurvePoint {
   cohort: number;
   /** Loss of the resulting model in its evaluation. */
   loss?: number;
+  /** What that accuracy was measured on. Absent without an accuracy. */
+  measured_on?: MeasuredOn;
   /** Number of accepted reports. */
   reported: number;
   /** Number of the round. */
@@ -860,6 +895,28 @@ export interface DbLatency {
   write_ms_p50?: number;
   /** 99th percentile of that time, in milliseconds. */
   write_ms_p99?: number;
+}
+
+/** The sums of one column. */
+export type Described =
+  | {
+      /** Of numbers and dates. */
+      numbers: Moments;
+    }
+  | {
+      /** Rows in each category, in the order of the codes. */
+      categories: number[];
+    };
+
+/**
+ * The sums of one table, or of all tables of a round: for each column of the job, and for its target
+ * where that is a number.
+ */
+export interface Description {
+  /** In the order of the columns; the target last. */
+  columns: Described[];
+  /** Number of rows. */
+  examples: number;
 }
 
 /** The work of one client in one round. */
@@ -906,7 +963,7 @@ export interface DeviceAssignment {
    * the `base_sha256` of one of them downloads only that delta and those after it.
    */
   steps?: ModelDeltaFile[];
-  /** Training or evaluation. */
+  /** Training, evaluation or description. */
   task: Task;
 }
 
@@ -980,6 +1037,9 @@ export interface Eligibility {
   separation_rounds?: number;
 }
 
+/** How a category is fed. */
+export type Encoding = "one_hot" | "code";
+
 /** A kind of database. */
 export type Engine = "sqlite" | "postgres";
 
@@ -1029,9 +1089,13 @@ export interface EvaluationPolicy {
    * 1.
    */
   every_rounds?: number;
-  /** Clients drawn per report of the goal, 1 to 10. Default: 1. */
+  /** Clients drawn per report of `reports_goal`, 1 to 10. Default: 1. */
   over_selection?: number;
-  /** Reports after which an evaluation closes before its deadline. Default: 1. */
+  /**
+   * Reports after which an evaluation closes before its deadline; as many clients are drawn anew for
+   * each evaluation. Default: every client that may evaluate and is here takes part, at most 100. Of
+   * more, the same ones take part each time.
+   */
   reports_goal?: number;
   /** Fewest reports for a result. An evaluation with fewer at its deadline is abandoned. Default: 1. */
   reports_min?: number;
@@ -1104,7 +1168,7 @@ export interface FormFile {
 /** Which form. */
 export type Format = "json" | "csv";
 
-/** How a job is, in one line: the most urgent of what there is to say. */
+/** How a job is: one line of what there is to say. */
 export interface Health {
   /** What it is about. */
   kind: HealthKind;
@@ -1126,9 +1190,9 @@ export type HealthKind =
   | "rounds_abandoned"
   | "waiting_for_clients"
   | "waiting_for_evaluators"
+  | "not_measured"
   | "class_shut_out"
   | "loss_rises"
-  | "not_measured"
   | "disk_fills";
 
 /** A height and a width, as a pair or as one number for both. */
@@ -1140,8 +1204,38 @@ export interface Hierarchical {
   block?: number;
 }
 
+/**
+ * Images as inputs: each value of a pixel becomes `(value - low) / (high - low)`, then `(it - mean) /
+ * deviation`.
+ */
+export interface Image {
+  /** Deviation of each channel after scaling to 0 to 1; one value for all. Default: 1. */
+  deviation?: number[];
+  /** Mean of each channel after scaling to 0 to 1; one value for all. Default: 0. */
+  mean?: number[];
+  /** The values of black and of full intensity, `[0.0, 255.0]` for bytes. */
+  range: number[];
+}
+
 /** Source of model version 0. */
 export type InitialModel = "random" | "upload";
+
+/** What the network of a job is fed, and what its outputs mean. */
+export interface Inputs {
+  /** The columns of a table, in the order in which the network reads them. */
+  columns?: Column[];
+  /** Images: how the values of pixels become inputs. */
+  image?: Image;
+  /**
+   * Who fixes means, deviations and replacements. Default: the job file, and a column without a mean is
+   * fed as it is.
+   */
+  standardize?: Standardize;
+  /** What the network predicts. */
+  target?: Target;
+  /** Texts: which vocabulary the token ids belong to. */
+  tokens?: Tokens;
+}
 
 /** A client's certificate. */
 export interface IssuedCertificate {
@@ -1155,7 +1249,7 @@ export interface IssuedCertificate {
 export type Job = JobHead & {
   /** The job file, with the seed that the coordinator drew and all changes since. */
   file: JobFile;
-  /** How the job is. Absent in the answer to a change. */
+  /** How the job is: what there is to say, most severe first. Absent in the answer to a change. */
   health?: Health[];
   /** SHA-256 of the plan that its clients follow. */
   plan_hash: Sha256Hash;
@@ -1272,12 +1366,12 @@ export type JobModel =
 
 /** A job with its open rounds and its progress. */
 export interface JobOverview {
-  best_measured_on?: MeasuredOn;
-  measured_on?: MeasuredOn;
   /** Accuracy of the newest evaluated version, 0 to 1. */
   accuracy?: number;
-  /** Best accuracy of all evaluated versions, 0 to 1. */
+  /** Accuracy of the best evaluated version, 0 to 1. */
   best_accuracy?: number;
+  /** What the best accuracy was measured on. Absent without one. */
+  best_measured_on?: MeasuredOn;
   /** Training round that made the best evaluated version. */
   best_round?: number;
   /** Bytes that clients downloaded in all rounds. */
@@ -1286,7 +1380,7 @@ export interface JobOverview {
   bytes_up: number;
   /** Time until the job has committed the rounds of its stop policy, as in the progress of the job. */
   ends_in_ms?: number;
-  /** How the job is. */
+  /** How the job is: what there is to say, most severe first. At least one line. */
   health: Health[];
   /** Summary of the job. */
   job: JobSummary;
@@ -1294,6 +1388,8 @@ export interface JobOverview {
   last_round?: Round;
   /** Loss of the newest evaluated version. */
   loss?: number;
+  /** What that accuracy was measured on. Absent without an accuracy. */
+  measured_on?: MeasuredOn;
   /** Open rounds, of training and evaluation. */
   open_rounds: OpenRound[];
   /** At most 60 points of the learning curve: round, accuracy, loss. */
@@ -1469,6 +1565,25 @@ export interface Login {
 /** Loss function, averaged over the batch. */
 export type Loss = "cross_entropy" | "mse" | "other";
 
+/** What an accuracy was measured on, and how sure it is. */
+export interface MeasuredOn {
+  /** Number of clients whose reports have one; 0 where the coordinator evaluated. */
+  clients: number;
+  /** Number of examples: the sum of the weights of the reports that have an accuracy. */
+  examples: number;
+  /** Upper end of the 95 % interval, 0 to 1. */
+  high: number;
+  /** Lower end of the 95 % interval (Wilson's), 0 to 1. The best version, `[stop]` and targets go by it. */
+  low: number;
+  /**
+   * The accuracy that a tenth of the clients do not exceed (nearest rank). Absent with fewer than two
+   * clients.
+   */
+  p10?: number;
+  /** Lowest accuracy of a client. Absent with fewer than two clients. */
+  worst?: number;
+}
+
 /** A member of a stale-synchronous job. */
 export interface MemberClock {
   /** Number of the client in its population. */
@@ -1527,6 +1642,9 @@ export interface MetricSummary {
 /** Named scalars of a report: at most 32 finite numbers, at most 1e12 in magnitude. */
 export type Metrics = Record<string, number>;
 
+/** What becomes of missing values. */
+export type MissingValues = "refuse" | "replace";
+
 /** When the updates of a job meet (`[round] mode`). */
 export type Mode =
   | {
@@ -1577,7 +1695,6 @@ export type ModelForm = "f32" | "f16" | "int8";
 
 /** A version of a job's model. */
 export interface ModelVersion {
-  measured_on?: MeasuredOn;
   /** Accuracy of its evaluation, 0 to 1. */
   accuracy?: number;
   /** Whether its evaluation is the best of the job. */
@@ -1590,6 +1707,8 @@ export interface ModelVersion {
   deleted_at_ms?: number;
   /** Loss of its evaluation. */
   loss?: number;
+  /** What that accuracy was measured on. Absent without an accuracy. */
+  measured_on?: MeasuredOn;
   /** Time at which an operator pinned it. Retention keeps a pinned version. */
   pinned_at_ms?: number;
   /** Training round that made the version. Absent for version 0. */
@@ -1612,6 +1731,16 @@ export type ModelsKept =
       /** Every nth version: 0, n, 2n, and so on. */
       every: number;
     };
+
+/** Count, sum and sum of squares of a column. */
+export interface Moments {
+  /** Number of values that are not missing. */
+  count: number;
+  /** Sum of their squares. */
+  squares: string;
+  /** Sum of the integers. */
+  sum: string;
+}
 
 /** The name of a population, a job, a coordinator or an account. */
 export type Name = string;
@@ -1650,6 +1779,8 @@ export type NormMax = number | AdaptiveNorm;
 export interface OpenJob {
   /** Shape of one input. Absent for an app's own network. */
   input?: number[];
+  /** The columns of a table, as far as the job names them, and what it predicts. */
+  inputs?: Inputs;
   /** Loss function: whether the targets are classes or values. */
   loss: Loss;
   /** Name of the job. */
@@ -1842,15 +1973,16 @@ export interface Plan {
 
 /** A population: the clients of one app or study. */
 export interface Population {
-  working?: number;
   /** Number of enrolled clients. */
   clients: number;
   /** Time of creation. */
   created_at_ms: number;
   /** Name of the population. */
   name: Name;
-  /** Number of clients that wait for work now, held by any coordinator. */
+  /** Number of clients that are here now: held by any coordinator until there is work, or at work. */
   online?: number;
+  /** Those of them that are at work: with an open assignment, and heard of in the last five minutes. */
+  working?: number;
 }
 
 /** An error response (RFC 9457). */
@@ -1903,7 +2035,6 @@ export type ProblemType =
 
 /** How far a job has come. */
 export interface Progress {
-  measured_on?: MeasuredOn;
   /** Accuracy of the newest evaluated version, 0 to 1. */
   accuracy?: number;
   /** The best evaluated version. */
@@ -1920,6 +2051,8 @@ export interface Progress {
   ends_in_ms?: number;
   /** Loss of the newest evaluated version. */
   loss?: number;
+  /** What that accuracy was measured on. Absent without an accuracy. */
+  measured_on?: MeasuredOn;
   /**
    * How many updates a round can use. Absent unless the job runs, before five rounds of at least two
    * updates have ended, and for rules without a mean.
@@ -2012,7 +2145,6 @@ export type Role = "viewer" | "operator" | "admin";
 
 /** A round: training or evaluation by one cohort. */
 export type Round = Traffic & {
-  measured_on?: MeasuredOn;
   /** Accuracy of the resulting model in its evaluation, weighted by examples, 0 to 1. */
   accuracy?: number;
   /**
@@ -2068,10 +2200,15 @@ export type Round = Traffic & {
    * that coordinator has just restarted. Absent if the coordinator keeps no sum of this round.
    */
   folded?: number;
-  /** Number of reports after which the round closes before its deadline. */
+  /**
+   * Number of reports after which the round closes before its deadline. Of an evaluation by all clients
+   * that are here: those that it has drawn so far.
+   */
   goal: number;
   /** Mean loss of the resulting model in its evaluation, weighted by examples. */
   loss?: number;
+  /** What that accuracy was measured on. Absent without an accuracy. */
+  measured_on?: MeasuredOn;
   /** Named scalars of the round's own reports, by name. */
   metrics?: MetricSummary[];
   /** Fewest reports for a result. */
@@ -2138,12 +2275,13 @@ export interface RoundBuffer {
 
 /** A round with its phases, an explanation and alternatives. */
 export interface RoundDetail {
-  classes_measured_on?: MeasuredOn;
   /**
    * Counts by class: of this evaluation, or of the evaluation of the resulting model. The sums over all
    * reports.
    */
   classes?: ClassCounts;
+  /** What these counts were measured on: their evaluation's. */
+  classes_measured_on?: MeasuredOn;
   /**
    * The clocks of the members of a stale-synchronous job, by the number of the client, while the round
    * is open.
@@ -2475,12 +2613,18 @@ export type StalenessWeight =
       kind: "hinge";
     };
 
+/** Who fixes means, deviations and replacements. */
+export type Standardize = "federated";
+
 /** Whether a client may take part. */
 export type Standing = "active" | "quarantined" | "revoked";
 
 /** When a job is complete (`[stop]`): as soon as one of these is reached. */
 export interface StopPolicy {
-  /** Accuracy of an evaluated version, above 0 and at most 1. Requires an `[evaluation]`. */
+  /**
+   * Accuracy of an evaluated version, above 0 and below 1: the lower end of its 95 % interval must reach
+   * it. Requires an `[evaluation]`.
+   */
   accuracy?: number;
   /** The job is complete when the mean of `metric` is this or more. */
   at_least?: number;
@@ -2517,7 +2661,6 @@ export type Straggler = "finished_late" | "stopped" | "not_back";
 
 /** State of a coordinator and its database. */
 export interface System {
-  working_clients?: number;
   /** Check-ins per second at the coordinator that answers, averaged over the last minute. */
   checkins_per_s: number;
   /** Latency of its database. */
@@ -2533,7 +2676,7 @@ export interface System {
   history?: LoadSample[];
   /** All coordinators of the database, with their leases. */
   nodes: Node[];
-  /** Number of clients that wait for work at any coordinator. */
+  /** Number of clients that are here now: they wait for work at any coordinator, or are at work. */
   online_clients?: number;
   /** Scheduled work. */
   schedules: ScheduledWork[];
@@ -2547,6 +2690,8 @@ export interface System {
   updates_per_s?: number;
   /** Release of the coordinator that answers. */
   version: string;
+  /** Those of them that are at work. */
+  working_clients?: number;
 }
 
 export type Tagged =
@@ -2590,7 +2735,7 @@ export type Tagged =
       name: "hierarchical";
     });
 
-/** The cost of reaching an accuracy for the first time. */
+/** The cost of reaching an accuracy for the first time, with the lower bound of its interval. */
 export interface Target {
   /** The accuracy, 0 to 1. */
   accuracy: number;
@@ -2605,7 +2750,7 @@ export interface Target {
 }
 
 /** The work of a round's clients. */
-export type Task = "train" | "evaluate";
+export type Task = "train" | "evaluate" | "describe";
 
 /** Settings of `ternary`. */
 export interface Ternary {
@@ -2677,6 +2822,15 @@ export type TokenId = string;
 
 /** The holder for whom a token is made. */
 export type TokenKind = "operator" | "enrolment";
+
+/** Token ids as inputs. They are fed as they are. */
+export interface Tokens {
+  /**
+   * SHA-256 of the file that gives each token its id: another vocabulary would give every word another
+   * meaning.
+   */
+  vocabulary_sha256: string;
+}
 
 /** Settings of `top_k`. */
 export interface TopK {
@@ -2848,13 +3002,4 @@ export interface WorkChange {
   steps?: number;
   /** The first version whose rounds do this amount of work, at least 1. */
   version: number;
-}
-
-export interface MeasuredOn {
-  examples: number;
-  clients: number;
-  low: number;
-  high: number;
-  worst?: number;
-  p10?: number;
 }
