@@ -26,7 +26,7 @@ function watching(answers: (unknown[] | ApiError)[]) {
   return { look: async () => [await watch.look(), changes] };
 }
 
-test("a failover is looked at every two seconds while a coordinator is late, and once more when it is over", async () => {
+test("a failover is looked at every two seconds while a coordinator is late, and once when it is over", async () => {
   const { look } = watching([
     [node("north", "alive", []), node("south", "alive", ["job_1"])],
     [node("north", "alive", []), node("south", "late", ["job_1"])],

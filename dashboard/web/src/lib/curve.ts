@@ -43,7 +43,7 @@ export function columns(points: readonly CurvePoint[], axis: Axis, measures: rea
   ];
 }
 
-/** Columns of x, accuracy, the accuracy that a tenth of the clients do not exceed, and the ends of the 95 % interval. */
+/** Columns of x, accuracy, what a tenth of the clients do not exceed, and the ends of the 95 % interval. */
 export function accuracyColumns(points: readonly CurvePoint[], axis: Axis): (number | null)[][] {
   const used = points.filter(({ accuracy }) => accuracy !== undefined);
   used.sort((a, b) => along(a, axis) - along(b, axis));

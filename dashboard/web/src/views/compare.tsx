@@ -193,7 +193,7 @@ function JobLink({ job }: { job: Job }) {
   );
 }
 
-/** The best accuracy of a job, marked when no other job surely has a better one; without accuracies, its lowest loss. */
+/** The best accuracy of a job, marked when no other has a higher lower bound; without accuracies, its lowest loss. */
 function Best({ entry, entries }: { entry: Compared; entries: readonly Compared[] }) {
   const best = entry.job.progress?.best;
   if (!best) return <>{UNKNOWN}</>;
