@@ -287,12 +287,12 @@ impl Client {
     }
 
     /// The model of a job that the client downloaded last, with its own personal parameters: from the store, without a
-    /// network. `None` until it has taken part in a round of the job, or if another job's model has replaced it. The last
-    /// model stays usable whatever becomes of later downloads.
+    /// network. `None` until it has taken part in a round of the job, or if another job's model has replaced it. The
+    /// last model stays usable whatever becomes of later downloads.
     ///
     /// # Errors
-    /// [`ClientError::Store`] if the store cannot be read, [`ClientError::Unusable`] if the network is part of the app or
-    /// has learned nothing yet.
+    /// [`ClientError::Store`] if the store cannot be read, [`ClientError::Unusable`] if the network is part of the app
+    /// or has learned nothing yet.
     #[cfg(feature = "layers")]
     pub fn model(&self, job: &str) -> Result<Option<UsableModel>, ClientError> {
         usable::usable_model(&self.context.state, job)

@@ -948,6 +948,8 @@ export interface DeviceAssignment {
   id: AssignmentId;
   /** Id of the job. */
   job: JobId;
+  /** Name of the job, by which an app asks the SDK for its model. */
+  job_name?: Name;
   /** SHA-256 of that version's plain f32 file. */
   model_sha256: Sha256Hash;
   /** Model version to train from or to evaluate. */
@@ -1227,8 +1229,8 @@ export interface Inputs {
   /** Images: how the values of pixels become inputs. */
   image?: Image;
   /**
-   * Who fixes means, deviations and replacements. Default: the job file, and a column without a mean is
-   * fed as it is.
+   * Who fixes means, deviations and replacements. Default: the job file; a column without a mean is fed
+   * as it is.
    */
   standardize?: Standardize;
   /** What the network predicts. */

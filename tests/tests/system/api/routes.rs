@@ -83,6 +83,7 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
         (Method::PUT, format!("/assignments/{assignment}/update?weight=1&loss=1&steps=1&train_ms=1")),
         (Method::PATCH, format!("/assignments/{assignment}/update?weight=1&loss=1&steps=1&train_ms=1")),
         (Method::PUT, format!("/assignments/{assignment}/evaluation")),
+        (Method::PUT, format!("/assignments/{assignment}/description")),
         (Method::POST, format!("/assignments/{assignment}/failure")),
     ];
     let under = |api: &'static str| move |(method, path): (Method, String)| (method, format!("/{api}/v1{path}"));
