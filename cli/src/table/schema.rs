@@ -172,10 +172,11 @@ impl<'a> SchemaRows<'a> {
             notes.push(format!("left out for missing values: {} of the lines", self.dropped));
         }
         let is_number = self.inputs.target.as_ref().is_some_and(Target::is_number);
-        let targets = self.has_target.then(|| match is_number {
+        let targets = match is_number {
             true => RawTargets::Values { values: self.numbers, width: 1 },
             false => RawTargets::Classes(self.classes),
-        });
+        };
+        let targets = self.has_target.then_some(targets);
         Ok(RawTable { values: self.values, targets, notes })
     }
 }

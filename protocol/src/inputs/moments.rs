@@ -59,7 +59,7 @@ impl Moments {
     /// # Errors
     /// [`OutOfRange`] if it is not finite or its magnitude is above 2^47.
     pub fn include(&mut self, number: f64) -> Result<(), OutOfRange> {
-        if !(number.abs() <= MAGNITUDE_MAX) {
+        if number.is_nan() || number.abs() > MAGNITUDE_MAX {
             return Err(OutOfRange(number));
         }
         // A power of two changes only the exponent, and numbers from 2^-11 on are whole then.
