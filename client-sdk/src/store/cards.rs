@@ -38,6 +38,7 @@ impl State {
     }
 
     /// The card of the file with this hash.
+    #[cfg(any(test, feature = "layers"))]
     pub(crate) fn card_of(&self, file_sha256: Sha256Hash) -> Result<Option<CachedCard>, StoreError> {
         Ok(self.cards()?.into_iter().find(|card| card.file_sha256 == file_sha256))
     }
