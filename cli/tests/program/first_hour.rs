@@ -116,7 +116,9 @@ fn a_fleet_that_is_too_small_says_how_many_are_missing() {
 fn a_table_that_no_running_job_can_use_is_refused_before_a_client_enrols() {
     let beginning = Beginning::new();
     beginning.create_job(&["first"]);
-    std::fs::write(beginning.path().join("pets.csv"), "weight;animal\n4.1;cat\n30;dog\n").unwrap();
+    // As many rows as a client tells the sums of, when it has held some out.
+    let pets = "weight;animal\n".to_owned() + &"4.1;cat\n30;dog\n".repeat(10);
+    std::fs::write(beginning.path().join("pets.csv"), pets).unwrap();
     let arguments = ["client", "run", "--state-dir", "one", "--csv", "pets.csv"];
     let refused = beginning.command(&beginning.enrolment, &arguments).output().unwrap();
     let error: Value = serde_json::from_slice(&refused.stderr).unwrap();

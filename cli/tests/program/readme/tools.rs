@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Programs of every Unix that the README uses. The rest of its commands are built into the shell.
-const SYSTEM: [&str; 2] = ["awk", "cat"];
+const SYSTEM: [&str; 3] = ["awk", "cat", "head"];
 /// The program that the README installs.
 const PROGRAM: &str = "tributary";
 
