@@ -218,6 +218,24 @@ async fn a_site_with_few_rows_tells_nothing_and_small_counts_are_withheld() {
 }
 
 #[tokio::test]
+async fn a_job_says_that_nobody_came_to_describe() {
+    let world = World::start().await;
+    let job: Job = world.create_job(&job("stays")).await.ok();
+    world.drive().await;
+    world.pass_ms(59_000).await;
+    let waits = world.job_now(job.head.id).await.health;
+    assert!(waits[0].text.contains("5"), "{waits:?}");
+    world.pass_ms(1_000).await;
+    world.drive().await;
+    assert_eq!(world.description(job.head.id, 1).await.phase, Phase::Abandoned);
+    world.pass_ms(1_000).await;
+    world.drive().await;
+    world.pass_ms(60_000).await;
+    let abandoned = world.job_now(job.head.id).await.health;
+    assert!(abandoned.iter().any(|line| line.text.contains("Description 2")), "{abandoned:?}");
+}
+
+#[tokio::test]
 async fn sums_that_no_table_has_are_refused_and_change_nothing() {
     let world = World::start().await;
     let mut file = job("stays");

@@ -64,7 +64,8 @@ async fn read(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Vec<He
     }
     let driver = missing_driver(app, tx, row.id).await?;
     let open = tx.open_rounds(row.id).await?;
-    let selecting = selection(app, tx, open.iter().find(|round| round.task == Task::Train)).await?;
+    // Before its first training a job may wait for descriptions.
+    let selecting = selection(app, tx, open.iter().find(|round| round.task != Task::Evaluate)).await?;
     let evaluation = open.iter().filter(|round| round.task == Task::Evaluate).max_by_key(|round| round.number);
     let evaluation = selection(app, tx, evaluation).await?;
     let ended = ended_rounds(tx, row, now_ms).await?;
@@ -92,7 +93,8 @@ async fn read(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Vec<He
 
 /// The newest ended training rounds, newest first, with their explanations.
 async fn ended_rounds(tx: &mut Tx, row: &JobRow, now_ms: i64) -> Result<Vec<(Round, String)>, DbError> {
-    let rounds = tx.latest_rounds(row.id, Task::Train, RoundFilter::default(), i32::MAX.cast_unsigned(), ROUNDS_READ);
+    let task = if row.file.0.model.lacks_statistics() { Task::Describe } else { Task::Train };
+    let rounds = tx.latest_rounds(row.id, task, RoundFilter::default(), i32::MAX.cast_unsigned(), ROUNDS_READ);
     let ended: Vec<Round> = rounds.await?.into_iter().map(Round::from).filter(|round| !round.phase.is_open()).collect();
     // Whom the rounds wanted is the same for all of them.
     let missing = match ended.iter().find(|round| round.reason == Some(AbandonReason::SelectionTimeout)) {
