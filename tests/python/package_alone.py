@@ -167,6 +167,71 @@ def in_a_child(clients, told):
     told.send("the end")
 
 
+def exported(inputs, loss="cross_entropy", outputs=2, width=4):
+    """The file of a linear network whose output i is its input i."""
+    weight = np.eye(outputs, width, dtype="<f4")
+    card = {
+        "job": "stays",
+        "version": 3,
+        "sha256": "0" * 64,
+        "plan_sha256": "0" * 64,
+        "loss": loss,
+        "model": {"input": [width], "layers": [{"kind": "linear", "out_features": outputs}], "inputs": inputs},
+    }
+    header = {
+        "__metadata__": {"format": "pt", "tributary": json.dumps(card)},
+        "layers.0.weight": {"dtype": "F32", "shape": [outputs, width], "data_offsets": [0, weight.nbytes]},
+        "layers.0.bias": {
+            "dtype": "F32",
+            "shape": [outputs],
+            "data_offsets": [weight.nbytes, weight.nbytes + 4 * outputs],
+        },
+    }
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + weight.tobytes() + bytes(4 * outputs)
+
+
+class Models(unittest.TestCase):
+    """An exported file predicts alone."""
+
+    WARDS = {
+        "columns": [
+            {"name": "age", "mean": 40.0, "deviation": 10.0, "missing": "replace"},
+            {"name": "admitted", "kind": "date"},
+            {"name": "ward", "kind": "category", "categories": ["east", "west"]},
+        ],
+        "target": {"name": "stays", "classes": ["no", "yes"]},
+    }
+
+    def test_rows_are_lists_or_mappings(self):
+        model = tributary.load(exported(self.WARDS))
+        self.assertEqual(model.columns, ["age", "admitted", "ward"])
+        [one, other] = model.predict([[60, "1970-01-02", "west"], {"ward": 0, "admitted": 3.0, "age": None, "x": 1}])
+        self.assertEqual((one.outputs, one.label), ([2.0, 1.0], "no"))
+        self.assertAlmostEqual(one.probabilities["no"], 1 / (1 + np.exp(-1)), places=6)
+        self.assertEqual((other.outputs, other.label, other.numbers), ([0.0, 3.0], "yes", []))
+
+    def test_numbers_have_the_unit_of_the_target(self):
+        inputs = {"columns": [{"name": "x"}], "target": {"name": "days", "mean": 4.0, "deviation": 2.0}}
+        model = tributary.load(exported(inputs, "mse", 1, 1))
+        self.assertEqual(model.predict([[3]])[0].numbers, [10.0])
+
+    def test_what_does_not_fit_is_named(self):
+        model = tributary.load(exported(self.WARDS))
+        for row, said in [
+            ([60, "1970-01-02"], "2 values, where the model has 3 columns"),
+            ({"age": 1, "ward": "east"}, "the row has no 'admitted'"),
+            ([60, "1970-01-02", "north"], "ward: 'north' is none of east, west"),
+            (["old", "1970-01-02", "west"], "age: 'old' is not a number"),
+            ([60, "yesterday", "west"], "admitted: 'yesterday' is not a date"),
+            ([60, None, "west"], "admitted is missing"),
+        ]:
+            with self.assertRaisesRegex(ValueError, said):
+                model.predict([row])
+        with self.assertRaisesRegex(ValueError, "not a model file"):
+            tributary.load(b"no model")
+
+
 class Forks(unittest.TestCase):
     def test_a_client_of_the_parent_is_refused_and_ends_in_a_child(self):
         hears, told = multiprocessing.Pipe(duplex=False)

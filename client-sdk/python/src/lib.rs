@@ -7,6 +7,7 @@ mod attest;
 mod client;
 mod errors;
 mod layers;
+mod model;
 mod progress;
 mod signals;
 mod trainer;
@@ -23,6 +24,8 @@ mod _core {
     };
     #[pymodule_export]
     use crate::layers::LayerExamples;
+    #[pymodule_export]
+    use crate::model::Model;
     #[pymodule_export]
     use crate::trainer::Stop;
 }

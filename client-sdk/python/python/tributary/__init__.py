@@ -20,6 +20,7 @@ from ._core import (
 )
 from .client import Client, Host, Outcome, Progress
 from .job import Job, job_from
+from .model import Model, Prediction, load
 from .operator import Operator
 from .trainer import Checkpoint, EvaluateTask, Evaluated, LayerTrainer, Trained, Trainer, TrainTask
 
@@ -39,9 +40,11 @@ __all__ = [
     "Interrupted",
     "Job",
     "LayerTrainer",
+    "Model",
     "NoExamples",
     "Operator",
     "Outcome",
+    "Prediction",
     "Progress",
     "Refused",
     "Suspended",
@@ -52,4 +55,5 @@ __all__ = [
     "Unreachable",
     "Untrusted",
     "job_from",
+    "load",
 ]

@@ -1,0 +1,37 @@
+//! An exported model, ready to predict.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use tributary_client::predict::UsableModel;
+
+/// The model of a file.
+#[pyclass(frozen, module = "tributary._core")]
+pub(crate) struct Model {
+    model: UsableModel,
+}
+
+/// Outputs, probabilities, class and numbers of an example.
+type Predicted = (Vec<f32>, Vec<f32>, Option<usize>, Vec<f64>);
+
+#[pymethods]
+impl Model {
+    #[new]
+    fn new(file: &Bound<'_, PyBytes>) -> PyResult<Self> {
+        let model = UsableModel::from_bytes(file.as_bytes());
+        Ok(Self { model: model.map_err(|error| PyValueError::new_err(error.to_string()))? })
+    }
+
+    /// What the file says of itself, as JSON.
+    fn card(&self) -> PyResult<String> {
+        serde_json::to_string(self.model.card()).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// Raw values in the order of the columns, NaN where one is missing.
+    #[pyo3(signature = (values))]
+    fn predict(&self, py: Python<'_>, values: Vec<f64>) -> PyResult<Predicted> {
+        let prediction = py.detach(|| self.model.predict(&values));
+        let prediction = prediction.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok((prediction.outputs, prediction.probabilities, prediction.class, prediction.numbers))
+    }
+}
