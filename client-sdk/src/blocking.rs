@@ -13,6 +13,8 @@ use crate::client::Client;
 use crate::error::ClientError;
 use crate::host::Host;
 use crate::outcome::Outcome;
+#[cfg(feature = "layers")]
+use crate::predict::UsableModel;
 use crate::session::interrupted;
 use crate::trainer::Trainer;
 
@@ -114,6 +116,15 @@ impl BlockingClient {
     /// [`ClientError`] if the coordinator does not answer or refuses the token.
     pub fn open_jobs(&self) -> Result<Vec<OpenJob>, ClientError> {
         self.whole(Client::open_jobs)
+    }
+
+    /// The model that the client downloaded last, as [`Client::model`].
+    ///
+    /// # Errors
+    /// [`ClientError`] if the store fails, or the model cannot predict.
+    #[cfg(feature = "layers")]
+    pub fn model(&self, job: &str) -> Result<Option<UsableModel>, ClientError> {
+        self.whole(async |client| client.model(job))
     }
 
     fn whole<T>(&self, work: impl AsyncFnOnce(&Client) -> Result<T, ClientError>) -> Result<T, ClientError> {

@@ -9,6 +9,7 @@ use crate::errors::TributaryError;
 use crate::examples::Examples;
 use crate::host::{Conditions, Host, ask};
 use crate::keys::KeyStore;
+use crate::model::Model;
 use crate::outcome::Outcome;
 use crate::settings::Settings;
 use crate::trainer::{AppTrainer, Trainer};
@@ -67,6 +68,15 @@ impl Client {
     pub fn open_jobs(&self) -> Result<String, TributaryError> {
         let jobs = self.0.open_jobs()?;
         serde_json::to_string(&jobs).map_err(|error| TributaryError::State { detail: error.to_string() })
+    }
+
+    /// The model of a job that the client downloaded last, with its own personal parameters: from its folder, without a
+    /// network. None until it has taken part in a round of the job.
+    ///
+    /// # Errors
+    /// [`TributaryError::State`] if the folder cannot be read, or the network is part of the app.
+    pub fn model(&self, job: &str) -> Result<Option<Arc<Model>>, TributaryError> {
+        Ok(self.0.model(job)?.map(|model| Arc::new(Model::from(model))))
     }
 
     /// One session on these examples: the SDK trains, or evaluates, the layers that the job describes. Without a host

@@ -11,6 +11,7 @@
 //! | `host` | what the app says about the device |
 //! | `keys` | a key pair in the device's hardware |
 //! | `attest` | what the platform says about the device |
+//! | `model` | a model that predicts, from a file or from the client's folder |
 //! | `outcome`, `errors` | how a session ends |
 //! | `floats` | numbers as bytes |
 //! | `c` | the same for C: `tributary.h` |
@@ -32,6 +33,7 @@ mod examples;
 mod floats;
 mod host;
 mod keys;
+mod model;
 mod outcome;
 mod settings;
 #[cfg(test)]
@@ -46,6 +48,7 @@ pub use examples::Examples;
 pub use floats::Floats;
 pub use host::{Conditions, Device, Host, Thermal};
 pub use keys::KeyStore;
+pub use model::{Model, Prediction};
 pub use outcome::Outcome;
 pub use settings::Settings;
 pub use trainer::{EvaluateTask, Evaluated, Stop, Tensor, TrainTask, Trained, Trainer};
