@@ -16,7 +16,10 @@ export const UNDRIVEN = "waiting for a coordinator";
 const SOON_SHARE = 0.15;
 
 export function roundName(round: Round): string {
-  return round.task === "evaluate" ? `Evaluation of round ${round.number}` : `Round ${round.number}`;
+  if (round.task === "evaluate") {
+    return `Evaluation of round ${round.number}`;
+  }
+  return round.task === "describe" ? `Description ${round.number}` : `Round ${round.number}`;
 }
 
 /** The open rounds of a job: training in full, evaluations in one line each. */
