@@ -6,6 +6,7 @@ use tributary_protocol::device::Plan;
 use tributary_protocol::fixed::Weight;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
+use tributary_protocol::inputs::Inputs;
 use tributary_protocol::job_file::{JobFile, JobFileError};
 use tributary_protocol::model::{Companion, ParameterList, ParameterListError, ParameterSpec};
 use tributary_protocol::plan::Algorithm;
@@ -41,6 +42,8 @@ pub struct JobSpec {
     pub update_bytes_max: u64,
     /// Bytes of an update as a plain f32 file, with which compressed updates are compared.
     pub plain_bytes: u64,
+    /// What the tables of its clients have in common; none without columns. Each draw asks for it, so it is kept.
+    pub schema: Option<Sha256Hash>,
     /// The minutes in which training rounds may open; none if they may open at any time.
     pub calendar: Option<Calendar>,
 }
@@ -85,8 +88,21 @@ impl JobSpec {
         let beginning = model_file_beginning(&update, &model_metadata()).len();
         let plain_bytes = beginning as u64 + 4 * update.total() as u64;
         let plan_hash = plan.hash();
-        let spec =
-            Self { id, model, parts, update, plan, plan_hash, caps, update_bytes_max, plain_bytes, calendar, file };
+        let schema = file.model.inputs.as_ref().map(Inputs::schema_hash);
+        let spec = Self {
+            id,
+            model,
+            parts,
+            update,
+            plan,
+            plan_hash,
+            caps,
+            update_bytes_max,
+            plain_bytes,
+            schema,
+            calendar,
+            file,
+        };
         let optimizer = spec.optimizer(0, 0);
         for companion in optimizer.companions() {
             spec.companion(optimizer.width(*companion)).map_err(SpecError::Companion)?;

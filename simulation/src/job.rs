@@ -122,7 +122,7 @@ impl Job {
 
     fn decision(&mut self, waiting: &[Arc<Candidate>], now_ms: i64) -> Decision {
         if let Some(Open { round, .. }) = &mut self.open {
-            let rules = EligibilityRules::of(&self.spec.file, round.task, round.number);
+            let rules = EligibilityRules::of(&self.spec.file, self.spec.schema, round.task, round.number);
             let last_round = |candidate: &Candidate| self.last_rounds.get(&(candidate.number as usize)).copied();
             let is_eligible = |candidate: &&Arc<Candidate>| admit(candidate, last_round(candidate), &rules).is_ok();
             let eligible = match round.policy.draws(round.phase, round.working) {

@@ -41,7 +41,7 @@ test("a failover is looked at every two seconds while a coordinator is late, and
   expect(await look()).toEqual([LOOK_MS, 3]);
 });
 
-test("a coordinator alone is seldom looked at, and whoever may not see it does not ask again", async () => {
+test("a single coordinator is asked for rarely, and after a refusal not again", async () => {
   const alone = watching([[node("north", "alive", ["job_1"])], new ApiError(503, "", "")]);
   expect(await alone.look()).toEqual([LOOK_MS_ALONE, 0]);
   expect(await alone.look()).toEqual([LOOK_MS_ALONE, 0]);

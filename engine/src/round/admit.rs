@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::ClientId;
-use tributary_protocol::inputs::Inputs;
 use tributary_protocol::job_file::{Eligibility, EvaluationPlace, EvaluationPolicy, JobFile};
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
@@ -69,15 +68,16 @@ pub enum Ineligible {
 }
 
 impl<'a> EligibilityRules<'a> {
-    /// The rules of round `round` of a job.
+    /// The rules of round `round` of a job with this schema, which [`JobSpec`](crate::job::JobSpec) has. With none, only
+    /// clients without a schema are admitted.
     #[must_use]
-    pub fn of(job: &'a JobFile, task: Task, round: u32) -> Self {
+    pub fn of(job: &'a JobFile, schema: Option<Sha256Hash>, task: Task, round: u32) -> Self {
         Self {
             task,
             round,
             codec: job.update.codec.name(),
             form: Some(job.download.codec.codec().name()).filter(|form| *form != CodecName::F32),
-            schema: job.model.inputs.as_ref().map(Inputs::schema_hash),
+            schema,
             eligibility: &job.eligibility,
             evaluators: job.evaluation.as_ref().map(|EvaluationPolicy { attributes, .. }| attributes),
             on_coordinator: job.evaluation.as_ref().is_some_and(|policy| policy.place == EvaluationPlace::Coordinator),

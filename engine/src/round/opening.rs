@@ -117,8 +117,8 @@ pub fn opening(job: &JobFile, task: Task, number: u32, history: &History) -> Opt
     Some(Opening { policy, seed, norm_max })
 }
 
-/// The policy of an evaluation by all that are here, with those whom it waits for: the clients that made the model, or
-/// where evaluators are told apart by their attributes, as many as came the last time.
+/// The policy of an evaluation by all clients that are here, with the number of clients that it waits for: those that
+/// made the model. In a job whose evaluators have attributes, as many as came the last time.
 fn with_panel(policy: TaskPolicy, trained: Trained) -> TaskPolicy {
     let Tempo::Panel { makers, .. } = policy.tempo else { return policy };
     let expected = if makers { trained.clients } else { trained.evaluators };

@@ -365,11 +365,7 @@ mod tests {
              5 min.",
         );
         let kinds: Vec<_> = health(&facts, 0).into_iter().map(|line| line.kind).collect();
-        assert_eq!(
-            kinds,
-            [HealthKind::RoundsAbandoned, HealthKind::WaitingForClients],
-            "the other line is told as well"
-        );
+        assert_eq!(kinds, [HealthKind::RoundsAbandoned, HealthKind::WaitingForClients], "both lines are shown");
         let ended = vec![committed(6), abandoned(5), abandoned(4), abandoned(3), committed(2), abandoned(1)];
         let recovers = first(&HealthFacts { ended, ..running() }, 0);
         assert_eq!((recovers.severity, recovers.kind), (Severity::Warning, HealthKind::RoundsAbandoned));

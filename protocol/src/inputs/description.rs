@@ -96,8 +96,8 @@ impl Description {
         Ok(())
     }
 
-    /// Withholds what would speak of too few rows: a category with fewer is told as 0, a column with fewer values as
-    /// none.
+    /// Removes counts of fewer rows than this: the count of such a category becomes 0, and so do the sums of such a
+    /// column.
     pub fn withhold_below(&mut self, floor: u64) {
         for column in &mut self.columns {
             match column {

@@ -121,8 +121,8 @@ fn open_round(row: &RoundRow, source: Source) -> OpenRound {
     }
 }
 
-/// The clients that a panel waits for and has not drawn yet. Where evaluators are told apart by their attributes, any
-/// of them may be among those that came the last time.
+/// The clients that a panel waits for and has not drawn yet. In a job whose evaluators have attributes, any of them may
+/// be among those that came the last time.
 async fn awaited(tx: &mut Tx, row: &RoundRow) -> Result<u32, DbError> {
     match row.policy().tempo {
         Tempo::Panel { expected, makers: true, .. } if row.phase == Phase::Training => {

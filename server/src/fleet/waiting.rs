@@ -7,7 +7,6 @@ use tributary_engine::job::JobSpec;
 use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit};
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::ClientId;
-use tributary_protocol::job_file::JobFile;
 use tributary_protocol::state::{Phase, Task};
 use tributary_protocol::update::CodecName;
 
@@ -56,13 +55,13 @@ impl Waiting {
 
     /// Whether a round may draw this client.
     pub fn admits(&self, candidate: &Candidate, spec: &JobSpec, round: &RoundRow) -> Result<(), Ineligible> {
-        let rules = EligibilityRules::of(&spec.file, round.task, round.number);
+        let rules = EligibilityRules::of(&spec.file, spec.schema, round.task, round.number);
         admit(candidate, self.last_rounds.get(&candidate.client).copied(), &rules)
     }
 
     /// The waiting clients that a round may draw.
     pub fn eligible(&self, spec: &JobSpec, round: &RoundRow) -> Vec<Arc<Candidate>> {
-        let rules = EligibilityRules::of(&spec.file, round.task, round.number);
+        let rules = EligibilityRules::of(&spec.file, spec.schema, round.task, round.number);
         let last_round = |candidate: &Candidate| self.last_rounds.get(&candidate.client).copied();
         let is_eligible = |candidate: &&Arc<Candidate>| admit(candidate, last_round(candidate), &rules).is_ok();
         self.candidates.iter().filter(is_eligible).map(Arc::clone).collect()
@@ -95,7 +94,7 @@ pub async fn available(
 }
 
 /// Whether a round may draw clients with these attributes. Examples, codecs and rest are left out: they change.
-pub fn attributes_fit(attributes: Attributes, file: &JobFile, task: Task, round: u32) -> bool {
+pub fn attributes_fit(attributes: Attributes, rules: &EligibilityRules<'_>) -> bool {
     let candidate = Candidate {
         client: ClientId::from_random([0; 16]),
         number: 0,
@@ -104,5 +103,5 @@ pub fn attributes_fit(attributes: Attributes, file: &JobFile, task: Task, round:
         codecs: CodecName::ALL.to_vec(),
         schema: None,
     };
-    admit(&candidate, None, &EligibilityRules::of(file, task, round)).is_ok()
+    admit(&candidate, None, rules).is_ok()
 }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use tributary_engine::round::EligibilityRules;
 use tributary_engine::story::Wanted;
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::state::Task;
@@ -28,6 +29,7 @@ impl Enrolled {
     /// Reads every client of the population.
     pub(in crate::api) async fn read(tx: &mut Tx, file: &JobFile, task: Task, number: u32) -> Result<Self, DbError> {
         let wanted = wanted_attributes(file, task);
+        let rules = EligibilityRules::of(file, None, task, number);
         let (mut matching, mut all) = (0, 0);
         let mut present: Vec<BTreeMap<String, u64>> = vec![BTreeMap::new(); wanted.len()];
         for (attributes, clients) in tx.client_attributes(&file.population).await? {
@@ -36,7 +38,7 @@ impl Enrolled {
                 *values.entry(value.to_owned()).or_default() += clients;
             }
             all += clients;
-            matching += if attributes_fit(attributes, file, task, number) { clients } else { 0 };
+            matching += if attributes_fit(attributes, &rules) { clients } else { 0 };
         }
         let pairs: Vec<String> = wanted.iter().map(|(name, value)| format!("{name}={value}")).collect();
         Ok(Self { attributes: pairs.join(", "), matching, all, present: present_words(wanted, &present) })
