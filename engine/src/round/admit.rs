@@ -68,8 +68,8 @@ pub enum Ineligible {
 }
 
 impl<'a> EligibilityRules<'a> {
-    /// The rules of round `round` of a job with this schema, which [`JobSpec`](crate::job::JobSpec) has. With none, only
-    /// clients without a schema are admitted.
+    /// The rules of round `round` of a job with this schema, which [`JobSpec`](crate::job::JobSpec) has. With none,
+    /// only clients without a schema are admitted.
     #[must_use]
     pub fn of(job: &'a JobFile, schema: Option<Sha256Hash>, task: Task, round: u32) -> Self {
         Self {
