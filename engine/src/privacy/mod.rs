@@ -5,9 +5,13 @@
 //! | [`Normal`], [`block_key`] | exact draws of the normal distribution; the key of a block of parameters |
 //! | [`SquareSum`], [`IntegerClip`], [`next_clip`] | clipping in integers, and the clip that follows its updates |
 
+mod blt;
 mod clip;
+pub mod gaussian;
 mod normal;
+mod search;
 
+pub use blt::{Blt, Buffers, Distance, Participation, in_steps};
 pub use clip::{IntegerClip, NoiseSplit, SquareSum, next_clip};
 pub use normal::{FIXED_PLACES, NOISE_BLOCK, Normal, block_key};
 

@@ -206,7 +206,8 @@ mod tests {
     #[test]
     fn rounded_draws_have_the_printed_probabilities() {
         const DRAWS: usize = 200_000;
-        let probabilities = [0.099_476_449_66, 0.096_431_541_843, 0.087_844_704_279, 0.075_198_576_196, 0.060_492_435_716];
+        let probabilities =
+            [0.099_476_449_66, 0.096_431_541_843, 0.087_844_704_279, 0.075_198_576_196, 0.060_492_435_716];
         let mut counts = [0usize; 5];
         let mut normal = Normal::new([7; 32]);
         for _ in 0..DRAWS {
@@ -214,10 +215,15 @@ mod tests {
                 *count += 1;
             }
         }
-        let squared: f64 = probabilities.iter().zip(counts).enumerate().map(|(at, (probability, count))| {
-            let wanted = if at == 0 { *probability } else { 2.0 * probability } * DRAWS as f64;
-            (count as f64 - wanted).powi(2) / wanted
-        }).sum();
+        let squared: f64 = probabilities
+            .iter()
+            .zip(counts)
+            .enumerate()
+            .map(|(at, (probability, count))| {
+                let wanted = if at == 0 { *probability } else { 2.0 * probability } * DRAWS as f64;
+                (count as f64 - wanted).powi(2) / wanted
+            })
+            .sum();
         assert!(squared < 20.5, "chi squared of five classes is {squared}: p < 0.001");
     }
 

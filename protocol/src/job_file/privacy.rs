@@ -144,6 +144,15 @@ impl Mechanism {
     }
 }
 
+impl TryFrom<String> for Mechanism {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let known = [Self::Blt, Self::Gaussian].into_iter().find(|known| known.as_str() == name);
+        known.ok_or_else(|| format!("{name:?} is no mechanism of privacy"))
+    }
+}
+
 impl Default for Clip {
     fn default() -> Self {
         Self::Adaptive(AdaptiveNoisedClip { start: start(), quantile: half(), rate: rate() })

@@ -179,11 +179,7 @@ impl Tx {
     }
 
     /// What these units have contributed to a job. Those that have not are left out.
-    pub async fn contributed(
-        &mut self,
-        job: JobId,
-        units: &[String],
-    ) -> Result<HashMap<String, Contributed>, DbError> {
+    pub async fn contributed(&mut self, job: JobId, units: &[String]) -> Result<HashMap<String, Contributed>, DbError> {
         // A job's id is part of the text that is looked for, so that the list is the only argument.
         let keys: Vec<String> = units.iter().map(|unit| format!("{job} {unit}")).collect();
         let sql = "select unit, updates, version from privacy_units where job || ' ' || unit in ";
