@@ -56,9 +56,10 @@ pub struct Privacy {
     /// the rounds of `[stop]` stay within the budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise_multiplier: Option<f64>,
-    /// Most rounds whose sums may be released. The coordinator computes it when it creates the job.
+    /// Most releases within the budget: of the whole job, or with `gaussian` and no sampling, of data of one unit. The
+    /// coordinator computes it when it creates the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rounds_max: Option<u32>,
+    pub releases_max: Option<u32>,
     /// Key of all noise, 64 hexadecimal digits, for tests: the same model again. Such a job has no privacy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
