@@ -92,19 +92,20 @@ impl DeltaSink for NormOf {
 #[derive(Debug)]
 pub struct SquaresOf {
     scaling: Scaling,
+    bound: u64,
     squares: SquareSum,
 }
 
 impl SquaresOf {
     /// Nothing read yet.
-    pub fn new(scaling: Scaling) -> Self {
-        Self { scaling, squares: SquareSum::default() }
+    pub fn new(scaling: Scaling, grid: Grid) -> Self {
+        Self { scaling, bound: grid.bound, squares: SquareSum::default() }
     }
 
-    /// By what the integers are shortened so that they keep the bound of this grid; nothing if they keep it already.
+    /// By what the integers are shortened so that they keep the bound of the grid; nothing if they keep it already.
     #[must_use]
-    pub fn finish(&self, grid: Grid) -> Option<IntegerClip> {
-        self.squares.clip(grid.bound)
+    pub fn finish(&self) -> Option<IntegerClip> {
+        self.squares.clip(self.bound)
     }
 
     fn add(&mut self, values: &[f32]) {
@@ -187,9 +188,23 @@ impl PrivateSum {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Twice the sum of the clip's bits, of which each is 1/2 for an update that was left whole and -1/2 for another.
-    pub fn bits(&self) -> i64 {
+    /// The share of updates that the clip left whole, with noise that has so many steps and a standard deviation of
+    /// `deviation` updates; 0 to 1. The bit of an update is 1/2 or -1/2, as an integer like its values.
+    pub fn clip_share(&self, deviation: f64, divisor: f64, noise: i64) -> f64 {
+        let steps = f64::from(1u32 << NOISE_PLACES);
+        let bit = (steps / (2.0 * deviation)).floor() as i64;
+        let released = bit * self.bits() + noise;
+        (released as f64 * deviation / steps / divisor + 0.5).clamp(0.0, 1.0)
+    }
+
+    /// Twice the sum of the bits.
+    fn bits(&self) -> i64 {
         i64::from(self.whole.load(Ordering::Relaxed)) - i64::from(self.clipped.load(Ordering::Relaxed))
+    }
+
+    /// Number of parameters.
+    pub fn total(&self) -> usize {
+        self.stripes.parameters_total()
     }
 
     /// Adds noise, in steps of the grid, to the parameters from `first` on. It is added once.
@@ -231,10 +246,10 @@ mod tests {
         let mut norm = NormOf::default();
         read(&mut norm);
         let scaling = grid.scaling(norm.finish());
-        let mut squares = SquaresOf::new(scaling);
+        let mut squares = SquaresOf::new(scaling, grid);
         read(&mut squares);
         sum.count(scaling.is_whole);
-        read(&mut ClippedInto::new(Arc::clone(sum), scaling, squares.finish(grid)));
+        read(&mut ClippedInto::new(Arc::clone(sum), scaling, squares.finish()));
     }
 
     fn integers(sum: &PrivateSum) -> Vec<i64> {
@@ -253,6 +268,7 @@ mod tests {
         add(&sum, grid, &[30.0, -40.0], false);
         assert!(near(&sum.mean(0..2).unwrap(), [1.5, -2.0]), "{:?}", sum.mean(0..2));
         assert_eq!(sum.bits(), 0, "one was left whole, one was shortened");
+        assert_eq!((sum.clip_share(1.0, 2.0, 0), sum.clip_share(1.0, 2.0, 1 << 19)), (0.5, 0.75));
         sum.add_noise(1, &[1 << 20]);
         assert!(near(&sum.mean(0..2).unwrap(), [1.5, -0.75]), "the noise of one deviation is one clip");
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`resolve`], [`Terms`] | from a budget to the noise of a job and the rests of its units |
 //! | [`Charge`], [`spent`] | what releases spend, by two accountants of which one checks the other |
+//! | [`spent_by`] | the same from the entries of a ledger alone |
 //! | [`rdp`], [`pld`], [`gaussian`] | Rényi divergences; distributions of privacy losses; one Gaussian release exactly |
 //! | [`Blt`], [`Buffers`] | noise that is correlated from version to version |
 //! | [`Normal`], [`block_key`] | exact draws of the normal distribution; the key of a block of parameters |
@@ -13,6 +14,7 @@ mod accountant;
 mod blt;
 mod clip;
 pub mod gaussian;
+mod ledger;
 mod normal;
 pub mod pld;
 pub mod rdp;
@@ -23,9 +25,10 @@ mod terms;
 pub use accountant::{AccountantError, Charge, Spent, spent};
 pub use blt::{Blt, Buffers, Distance, Participation, in_steps};
 pub use clip::{IntegerClip, NoiseSplit, SquareSum, next_clip};
+pub use ledger::{explained, spent_by};
 pub use normal::{FIXED_PLACES, NOISE_BLOCK, Normal, block_key};
-pub use resolve::{BudgetError, resolve, units_needed};
-pub use terms::{Charged, Terms};
+pub use resolve::{BudgetError, resolve};
+pub use terms::{Charged, RoundNoise, Terms};
 
 /// Binary places of the noise of a sum: its standard deviation is 2^20 steps of the grid.
 pub const NOISE_PLACES: u32 = 20;

@@ -64,7 +64,7 @@ pub fn resolve(file: &mut JobFile) -> Result<(), BudgetError> {
 }
 
 /// Units without which a job cannot have its versions: each takes part a number of times.
-pub fn units_needed(file: &JobFile, Participation { versions, separation, times }: Participation) -> u64 {
+pub(super) fn units_needed(file: &JobFile, Participation { versions, separation, times }: Participation) -> u64 {
     let per_version = u64::from(file.round.goal());
     // Until a unit may take part again, others must; and all updates come from units that each have so many.
     let resting = per_version * u64::from(separation.min(versions));
@@ -101,6 +101,7 @@ fn sampled(privacy: &Privacy, terms: Participation, rate: f64) -> Result<(f64, u
 mod tests {
     use super::*;
     use crate::privacy::{Charge, Charged, Terms, spent};
+    use crate::round::TaskPolicy;
 
     const JOB: &str = "name = 'a'\npopulation = 'b'\nmodel.parameters = [{ name = 'w', shape = [2] }]\n\
         training.steps = 1\ntraining.optimizer = { kind = 'sgd', learning_rate = 0.1 }\n\
@@ -130,9 +131,12 @@ mod tests {
         let charge = Charge::Gaussian { noise_multiplier: gaussian.noise_multiplier, times: 4 };
         assert_eq!(releases, 4, "updates of one unit");
         assert!((spent(&[charge], 1e-6).unwrap().epsilon - 2.0).abs() < 1e-3);
-        assert!(blt.value_noise > blt.noise_multiplier, "the count of the clip has a share");
+        let policy = TaskPolicy { goal: 20, ..TaskPolicy::default() };
+        let noise = blt.noise(&policy);
+        assert!(noise.values > blt.noise_multiplier && noise.divisor == 20.0, "the count of the clip has a share");
         let (fixed, _) = of("privacy.clip = 1.0");
-        assert_eq!((fixed.value_noise, fixed.count_noise), (fixed.noise_multiplier, None));
+        let noise = fixed.noise(&policy);
+        assert_eq!((noise.values, noise.count), (fixed.noise_multiplier, None));
     }
 
     /// A budget for 37 updates of one unit allows 37 releases, and not one more.

@@ -4,6 +4,7 @@ use tributary_protocol::job_file::{JobFile, Mechanism, Privacy, Sampling, Select
 
 use super::blt::{Blt, Participation};
 use super::clip::NoiseSplit;
+use crate::round::TaskPolicy;
 
 /// Updates per deviation of the noise of the count that the clip follows (Andrew et al. 2021, section 3: a twentieth of
 /// the cohort).
@@ -15,10 +16,6 @@ pub struct Terms {
     pub mechanism: Mechanism,
     /// Standard deviation of the noise of a release, in clips: what the accountants read.
     pub noise_multiplier: f64,
-    /// The same for the values of updates alone: more, where a part of the release is the count that the clip follows.
-    pub value_noise: f64,
-    /// Standard deviation of the noise of that count, in updates; none with a fixed clip.
-    pub count_noise: Option<f64>,
     /// Correlated noise; none where each version has its own.
     pub blt: Option<Blt>,
     /// What one unit can change, in clips: in all releases together where noise is correlated, else in one.
@@ -27,11 +24,23 @@ pub struct Terms {
     pub rate: Option<f64>,
     /// How units take part.
     pub participation: Participation,
-    /// By which sums are divided.
-    pub divisor: f64,
+    /// Whether the clip follows its updates.
+    is_adaptive: bool,
     /// Most releases of the job within its budget; with independent noise and no sampling, most that hold data of one
     /// unit.
     pub releases_max: u32,
+}
+
+/// The noise of one round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RoundNoise {
+    /// Standard deviation of the noise of the values, in clips: more than that of the whole release, where a part of it
+    /// is the count that the clip follows.
+    pub values: f64,
+    /// Standard deviation of the noise of that count, in updates; none with a fixed clip.
+    pub count: Option<f64>,
+    /// By which the sum is divided, whatever number of updates has come.
+    pub divisor: f64,
 }
 
 /// What a job has spent.
@@ -48,21 +57,30 @@ impl Terms {
     pub fn of(file: &JobFile) -> Option<Self> {
         let privacy = file.privacy.as_ref()?;
         let (noise_multiplier, releases_max) = (privacy.noise_multiplier?, privacy.releases_max?);
-        let (divisor, participation) = (privacy.divisor(file), participation(file, privacy));
-        let split = privacy.clip.adaptive().map(|_| NoiseSplit::new(noise_multiplier, divisor / UPDATES_PER_DEVIATION));
+        let participation = participation(file, privacy);
         let blt = (privacy.mechanism == Mechanism::Blt).then(|| Blt::fit(participation));
         Some(Self {
             mechanism: privacy.mechanism,
             noise_multiplier,
-            value_noise: split.map_or(noise_multiplier, |split| split.values),
-            count_noise: split.map(|split| split.count),
             sensitivity: blt.map_or(1.0, |blt| blt.sensitivity_squared(participation).sqrt()),
             blt,
             rate: rate(file, privacy),
             participation,
-            divisor,
+            is_adaptive: privacy.clip.adaptive().is_some(),
             releases_max,
         })
+    }
+
+    /// The noise of a round with this policy.
+    pub fn noise(&self, policy: &TaskPolicy) -> RoundNoise {
+        let divisor = match self.rate {
+            Some(rate) => rate * f64::from(policy.available_min),
+            None => policy.goal.into(),
+        };
+        let count = divisor / UPDATES_PER_DEVIATION;
+        let split = self.is_adaptive.then(|| NoiseSplit::new(self.noise_multiplier, count));
+        let values = split.map_or(self.noise_multiplier, |split| split.values);
+        RoundNoise { values, count: split.map(|split| split.count), divisor }
     }
 
     /// Whether another release stays within the budget.

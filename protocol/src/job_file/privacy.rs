@@ -129,6 +129,16 @@ pub enum Sampling {
     Poisson,
 }
 
+impl JobFile {
+    /// The attribute that tells persons apart, where these are the units.
+    pub fn unit_attribute(&self) -> Option<&str> {
+        match &self.privacy.as_ref()?.unit {
+            Unit::Client => None,
+            Unit::Attribute(name) => Some(name),
+        }
+    }
+}
+
 impl Unit {
     fn is_client(&self) -> bool {
         *self == Self::Client
@@ -219,19 +229,11 @@ impl Privacy {
         require(self.mechanism == Mechanism::Gaussian, "[privacy] mechanism", mechanism)?;
         let selection = "{ kind = \"poisson\", rate = .. } with [privacy] sampling, whose protection is that draw";
         require(is_poisson, "[round] selection", selection)?;
-        let fixed = "given with [privacy] sampling: rate times available_min is the number by which sums are divided";
-        require(job.round.available_min > 0, "[round] available_min", fixed)?;
+        let fixed = "at least updates_goal with [privacy] sampling: sums are divided by rate times available_min";
+        require(job.round.available_min >= job.round.updates_goal, "[round] available_min", fixed)?;
         let whole = "the size of a cohort with [privacy] sampling: a round that closes early tells who was drawn";
         let closes_early = job.round.over_selection > 1.0;
         require(!closes_early, "[round] over_selection", whole)
-    }
-
-    /// By which the sum of a version's updates is divided, whatever number has come.
-    pub fn divisor(&self, job: &JobFile) -> f64 {
-        match (self.sampling, job.round.selection) {
-            (Some(Sampling::Poisson), Selection::Poisson { rate }) => rate * f64::from(job.round.available_min),
-            _ => f64::from(job.round.goal()),
-        }
     }
 }
 
@@ -283,7 +285,6 @@ mod tests {
         let privacy = job.privacy.as_ref().unwrap();
         assert_eq!((privacy.mechanism, &privacy.unit, privacy.participations_max), (Mechanism::Blt, &Unit::Client, 4));
         assert_eq!((privacy.separation(100), privacy.separation(3), privacy.clip.start()), (25, 1, 0.1));
-        assert_eq!(privacy.divisor(&job), 10.0);
         assert_eq!(JobFile::parse(&job.text()).unwrap(), job);
         let all = "unit = { attribute = 'user' }\nclip = 3\nmechanism = 'gaussian'\nseparation = 7";
         let job = parsed(&format!("epsilon = 1\ndelta = 1e-8\n{all}")).unwrap();

@@ -2,22 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use tributary_engine::privacy::Charged;
+use tributary_engine::round::Contributed;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, JobId};
 use tributary_protocol::job_file::Mechanism;
 use tributary_protocol::operator::LedgerEntry;
 
-use super::tx::{Text, execute, fetch, fetch_in, insert_all, stored};
+use super::tx::{Text, execute, fetch, fetch_in, insert_all};
 use super::{DbError, RoundKey, Tx};
-
-/// What a unit has contributed to a private job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Contributed {
-    /// Updates that counted.
-    pub updates: u32,
-    /// The version that the last of them was to make.
-    pub version: u32,
-}
 
 #[derive(sqlx::FromRow)]
 struct LedgerRow {
@@ -108,6 +101,15 @@ impl Tx {
         let sql = "select number, round, version, mechanism, noise_multiplier, sensitivity, rate, participations, at_ms, \
                    previous, hash from privacy_ledger where job = $1 order by number desc limit 1";
         Ok(fetch!(self, LedgerRow, fetch_optional, sql, job.to_string()).map(LedgerEntry::from))
+    }
+
+    /// What a job has spent.
+    pub async fn charged(&mut self, job: JobId) -> Result<Charged, DbError> {
+        let last = self.last_charge(job).await?;
+        Ok(last.map_or_else(Charged::default, |last| Charged {
+            releases: last.number,
+            participations: last.participations,
+        }))
     }
 
     /// Stores the key of a round's noise.
