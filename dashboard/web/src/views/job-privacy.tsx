@@ -59,9 +59,7 @@ function Spent({ job, privacy }: { job: Job; privacy: JobPrivacy }) {
           />
         </Stats>
       ) : (
-        <p class="problem">
-          This job has a test key, with which everybody can repeat its noise: it promises nothing.
-        </p>
+        <p class="problem">This job has a test key, with which everybody can repeat its noise: it promises nothing.</p>
       )}
       <p>
         Each {unit} contributes at most {plural(terms.participations_max ?? 4, "update")},{" "}
