@@ -11,6 +11,7 @@ mod fleet;
 mod load;
 mod populations;
 mod predict;
+mod privacy;
 mod process;
 mod recovery;
 mod round;
@@ -64,6 +65,8 @@ enum BenchCommand {
     Attack(attack::AttackArgs),
     /// Simulated time to an accuracy with clients of different speeds: synchronous, buffered and asynchronous rounds.
     Tempo(tempo::TempoArgs),
+    /// The accuracy of private jobs beside that of the same job without noise, in simulated time.
+    Privacy(privacy::PrivacyArgs),
     /// Every figure with a target, beside it: the benchmarks above but for learning, each in a separate process.
     All(all::AllArgs),
     /// Receives bodies and discards them: the yardstick of `aggregate`.
@@ -101,6 +104,7 @@ async fn run(command: BenchCommand, output: &Output) -> Result<(), CliError> {
         BenchCommand::Sink => sink::run(output).await,
         BenchCommand::Serve(args) => serve::run(*args, output).await,
         BenchCommand::Tempo(args) => tempo::run(&args, output).await,
+        BenchCommand::Privacy(args) => privacy::run(&args, output).await,
         BenchCommand::Train(args) => train::run(&args, output).await,
         BenchCommand::Predict(args) => predict::run(&args, output).await,
         BenchCommand::Training(args) => training::run(&args, output).await,

@@ -94,6 +94,15 @@ mod tests {
     }
 
     #[test]
+    fn classes_have_no_mean_whatever_sums_come() {
+        let mut inputs = inputs();
+        let sums = sums(&inputs);
+        inputs.target.as_mut().unwrap().classes = vec!["short".into(), "long".into()];
+        let target = described(&inputs, &sums).target.unwrap();
+        assert_eq!((target.mean, target.deviation), (None, None));
+    }
+
+    #[test]
     fn a_column_that_nobody_told_is_fed_as_it_is() {
         let inputs = inputs();
         let mut withheld = sums(&inputs);

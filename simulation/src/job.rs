@@ -18,6 +18,7 @@ use crate::error::SimulationError;
 use crate::fleet::client_id;
 use crate::learner::{Learner, Trained, Training};
 use crate::past::{Past, PastRound};
+use crate::private::Private;
 use crate::updates::Updates;
 use crate::version::Version;
 
@@ -54,6 +55,7 @@ pub(crate) struct Job {
     pub(crate) works: BTreeMap<usize, Work>,
     members: BTreeMap<ClientId, Member>,
     last_rounds: BTreeMap<usize, u32>,
+    private: Private,
     past: Past,
 }
 
@@ -96,6 +98,7 @@ impl Job {
             works: BTreeMap::new(),
             members: BTreeMap::new(),
             last_rounds: BTreeMap::new(),
+            private: Private::default(),
             past: Past::default(),
         })
     }
@@ -125,7 +128,13 @@ impl Job {
         if let Some(Open { round, .. }) = &mut self.open {
             let rules = EligibilityRules::of(&self.spec.file, self.spec.schema, round.task, round.number);
             let last_round = |candidate: &Candidate| self.last_rounds.get(&(candidate.number as usize)).copied();
-            let is_eligible = |candidate: &&Arc<Candidate>| admit(candidate, last_round(candidate), &rules).is_ok();
+            let may_contribute = |client| {
+                let private = self.spec.privacy.as_ref();
+                private.is_none_or(|terms| self.private.admits(terms, client, self.version.number))
+            };
+            let is_eligible = |candidate: &&Arc<Candidate>| {
+                admit(candidate, last_round(candidate), &rules).is_ok() && may_contribute(candidate.number)
+            };
             let eligible = match round.policy.draws(round.phase, round.working) {
                 true => waiting.iter().filter(is_eligible).cloned().collect(),
                 false => Vec::new(),
@@ -275,13 +284,22 @@ impl Job {
 
     fn commit(&mut self, now_ms: i64) -> Result<(), SimulationError> {
         let Some(Open { round, updates, .. }) = self.open.take() else { return Ok(()) };
-        let combined = updates.combined(&self.spec, &round.policy, self.version.number);
+        let (combined, clip_share) = match &self.spec.privacy {
+            None => (updates.combined(&self.spec, &round.policy, self.version.number), None),
+            Some(terms) => {
+                let of = (round.number, &round.policy, self.version.number);
+                let combined = self.private.combined(&self.spec, terms, of, updates.each());
+                self.facts.is_spent = self.private.is_spent(terms);
+                combined
+            }
+        };
         let made = self.version.advance(&self.spec, combined, updates.count())?;
         self.past.round(PastRound {
             number: round.number,
             policy: round.policy,
             training_loss: updates.loss(),
             norms: updates.norms(),
+            clip_share,
             diverse: updates.diverse(made.mean),
         });
         self.facts.rounds_committed += 1;
@@ -294,7 +312,7 @@ impl Job {
     fn abandon(&mut self, now_ms: i64, changed: &mut Changed) {
         let Some(Open { round, updates, .. }) = self.open.take() else { return };
         let (number, policy, norms) = (round.number, round.policy, updates.norms());
-        self.past.round(PastRound { number, policy, training_loss: None, norms, diverse: None });
+        self.past.round(PastRound { number, policy, training_loss: None, norms, clip_share: None, diverse: None });
         self.facts.abandoned_in_a_row += 1;
         self.facts.last_ended_at_ms = Some(now_ms);
         self.expire(|_| true, now_ms, changed);

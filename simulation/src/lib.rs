@@ -12,6 +12,7 @@
 //! | `version` | the newest version with its companions |
 //! | `past` | what the opening of a round reads of those before |
 //! | `job` | the job: open rounds, work and members |
+//! | `private` | noise of a private job, and what its clients may still contribute |
 //! | `play` | the clock: one event after the other |
 
 mod error;
@@ -20,6 +21,7 @@ mod job;
 mod learner;
 mod past;
 mod play;
+mod private;
 mod updates;
 mod version;
 

@@ -15,6 +15,8 @@ pub(crate) struct PastRound {
     /// None unless it was committed.
     pub(crate) training_loss: Option<f64>,
     pub(crate) norms: Vec<f64>,
+    /// Of a private round that was committed.
+    pub(crate) clip_share: Option<f64>,
     /// None unless it was committed with one.
     pub(crate) diverse: Option<DiverseRound>,
 }
@@ -55,7 +57,7 @@ impl Past {
                 policy: last.policy,
                 training_loss: last.training_loss,
                 norms: last.norms.clone(),
-                clip_share: None,
+                clip_share: last.clip_share,
             }),
             works: match lookback.works_since {
                 Some(number) => {

@@ -60,6 +60,11 @@ impl Updates {
         Ok(())
     }
 
+    /// Each update with the number of its client, where there is no sum.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (u64, &[f32])> {
+        self.facts.iter().map(|facts| facts.enrolment).zip(self.values.iter().map(Vec::as_slice))
+    }
+
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.facts.len()).unwrap_or(u32::MAX)
     }
@@ -108,7 +113,7 @@ impl Updates {
                 let members: Vec<&[f32]> = members.into_iter().map(|member| rows[member]).collect();
                 Arc::new(middle.combine(&members))
             }
-            Recipe::Private => unreachable!("no simulated job is private"),
+            Recipe::Private => unreachable!("private rounds are combined by themselves"),
         }
     }
 }

@@ -99,7 +99,8 @@ mod tests {
         let heavy = caps(u32::MAX, 1e-9, u32::MAX).binary_point();
         assert!(matches!(heavy, Err(CapsError::TooLarge(_))), "the total weight must fit too");
         assert!(matches!(caps(u32::MAX, f32::MAX, u32::MAX).binary_point(), Err(CapsError::TooLarge(_))));
-        assert!(matches!(caps(1 << 16, 65536.0, 1 << 15).binary_point(), Err(CapsError::TooLarge(_))));
+        let largest = f64::from(1u32 << 16) * 65536.0 * f64::from(1u32 << 15);
+        assert_eq!(caps(1 << 16, 65536.0, 1 << 15).binary_point(), Err(CapsError::TooLarge(largest)));
     }
 
     proptest! {

@@ -13,7 +13,7 @@
 //! | [`Gathering`], [`Recipe`] | what a rule needs of the updates, and what it makes of them |
 //! | [`Mixture`] | the sum of updates with real coefficients |
 //! | [`Distances`], [`Middle`] | distances of pairs, and middles of coordinates, stripe by stripe |
-//! | [`PrivateSum`], [`Grid`] | the sum of clipped integers with noise, for jobs with `[privacy]` |
+//! | [`PrivateSum`], [`Grid`], [`NoiseMaker`] | the sum of clipped integers with noise, for jobs with `[privacy]` |
 //! | [`Optimizer`], [`step`], [`advance`] | from the combined updates to the next model |
 //! | [`Maker`] | the same for a whole version with its companions, block by block |
 //! | [`ControlStep`], [`Dynamic`], [`Elastic`] | the server's half of SCAFFOLD, FedDyn and elastic averaging |
@@ -27,6 +27,7 @@ mod gathering;
 mod kernel;
 mod make;
 mod mixture;
+mod noise;
 mod optimizer;
 mod private;
 mod robust;
@@ -41,6 +42,7 @@ pub use combine::{Combined, SharedCombined};
 pub use gathering::{Facts, Gathering, Keep, Pairs, Recipe, Reports, Weighing, gathering_of, mean_loss};
 pub use make::{BLOCK_VALUES, Made, MadeNorms, Maker};
 pub use mixture::Mixture;
+pub use noise::{NoiseMaker, NoisePiece};
 pub use optimizer::{
     AggregateError, ControlStep, Dynamic, Elastic, Optimizer, Sgd, Survey, advance, means, optimizer_of, rounded,
     share, step,

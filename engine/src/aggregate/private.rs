@@ -182,6 +182,17 @@ impl PrivateSum {
         Self { stripes: Stripes::zeros(parameters_total), inverse: divisor / grid.step, whole, clipped }
     }
 
+    /// Adds an update that is in memory, and counts it.
+    pub fn add(self: &Arc<Self>, grid: Grid, update: &[f32]) {
+        let mut norm = NormOf::default();
+        norm.dense(0, update);
+        let scaling = grid.scaling(norm.finish());
+        let mut squares = SquaresOf::new(scaling, grid);
+        squares.dense(0, update);
+        self.count(scaling.is_whole);
+        ClippedInto::new(Arc::clone(self), scaling, squares.finish()).dense(0, update);
+    }
+
     /// Counts an update for the clip that follows the counts.
     pub fn count(&self, is_whole: bool) {
         let counter = if is_whole { &self.whole } else { &self.clipped };
@@ -307,7 +318,7 @@ mod tests {
             let grid = Grid::new(1.0, 2.0);
             let of = |updates: &mut dyn Iterator<Item = &Vec<f32>>| {
                 let sum = Arc::new(PrivateSum::new(5, grid, 3.0));
-                updates.for_each(|update| add(&sum, grid, update, false));
+                updates.for_each(|update| sum.add(grid, update));
                 integers(&sum)
             };
             prop_assert_eq!(of(&mut updates.iter()), of(&mut updates.iter().rev()));

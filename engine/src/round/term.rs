@@ -56,5 +56,6 @@ mod tests {
         assert!(!term.is_over(0, 999) && term.is_over(0, 1_000));
         assert!(!term.is_over(0, -1_000) && term.is_over(0, -1_001));
         assert!(!Term::Round.is_over(0, i64::MAX), "its round ends it");
+        assert_eq!((term.until_ms(Some(7)), Term::Round.until_ms(Some(7))), (Some(1_000), Some(7)));
     }
 }

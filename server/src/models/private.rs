@@ -6,16 +6,15 @@
 //! memory.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{self, StreamExt};
-use tributary_engine::aggregate::{ClippedInto, Grid, NormOf, PrivateSum, Scaling, SharedCombined, SquaresOf};
-use tributary_engine::job::JobSpec;
-use tributary_engine::privacy::{
-    Blt, Buffers, IntegerClip, NOISE_BLOCK, NOISE_PLACES, Normal, Terms, block_key, in_steps,
+use tributary_engine::aggregate::{
+    ClippedInto, Grid, NoiseMaker, NoisePiece, NormOf, PrivateSum, Scaling, SharedCombined, SquaresOf,
 };
+use tributary_engine::job::JobSpec;
+use tributary_engine::privacy::{Buffers, IntegerClip, NOISE_BLOCK, Terms};
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::model::Companion;
@@ -57,7 +56,7 @@ pub(super) async fn private_sum(
     let grid = Grid::new(clip, noise.values);
     let sum = Arc::new(PrivateSum::new(spec.update.total(), grid, noise.divisor));
     add_updates(services, spec, round, grid, &sum).await?;
-    let maker = NoiseMaker { key: key.0, salt: spec.seed().0.to_le_bytes(), round: round.number, blt: terms.blt };
+    let maker = NoiseMaker::new(key.0, spec.seed(), round.number, terms.blt);
     // One value more than parameters: that of the count, in a block of its own.
     let (of_count, buffers) = add_noise(services, bench, round, &maker, &sum).await?;
     let clip_share = noise.count.map(|deviation| sum.clip_share(deviation, noise.divisor, of_count));
@@ -93,48 +92,6 @@ async fn add_updates(
     Ok(())
 }
 
-/// Makes the noise of one round.
-#[derive(Clone, Copy)]
-struct NoiseMaker {
-    key: [u8; 32],
-    /// The job's seed: a repeated job has it again, unlike its id.
-    salt: [u8; 8],
-    round: u32,
-    blt: Option<Blt>,
-}
-
-/// Noise in steps of the grid, and the buffers after it.
-struct Piece {
-    values: Range<usize>,
-    noise: Vec<i64>,
-    buffers: Vec<u8>,
-}
-
-impl NoiseMaker {
-    /// The noise of these values, which begin with a block. `former` holds their buffers; it is empty before the first
-    /// version, and where noise is not correlated.
-    fn make(&self, values: Range<usize>, former: &[u8]) -> Piece {
-        let mut piece = Piece { noise: Vec::with_capacity(values.len()), buffers: Vec::new(), values };
-        let mut former = former.as_chunks::<{ Buffers::BYTES }>().0.iter();
-        for first in piece.values.clone().step_by(NOISE_BLOCK) {
-            let block = u32::try_from(first / NOISE_BLOCK).expect("a model has fewer blocks");
-            let mut normal = Normal::new(block_key(&self.key, &self.salt, self.round.into(), block));
-            for _ in first..piece.values.end.min(first + NOISE_BLOCK) {
-                piece.noise.push(match &self.blt {
-                    None => normal.rounded(NOISE_PLACES),
-                    Some(blt) => {
-                        let mut buffers = former.next().map_or_else(Buffers::default, Buffers::from_bytes);
-                        let noise = buffers.next(blt, normal.fixed());
-                        piece.buffers.extend(buffers.to_bytes());
-                        in_steps(noise)
-                    }
-                });
-            }
-        }
-        piece
-    }
-}
-
 /// Adds the noise of a round to its sum. Returns the noise of the count, and the next buffers.
 async fn add_noise(
     services: &Services,
@@ -143,10 +100,10 @@ async fn add_noise(
     maker: &NoiseMaker,
     sum: &PrivateSum,
 ) -> Result<(i64, Option<(Role, Staged)>), CommitError> {
-    let mut former = FormerBuffers::open(services, round, maker.blt.is_some()).await?;
-    let mut next = maker.blt.is_some().then(|| NextBuffers::begin(bench, services, round));
+    let mut former = FormerBuffers::open(services, round, maker.is_correlated()).await?;
+    let mut next = maker.is_correlated().then(|| NextBuffers::begin(bench, services, round));
     let total = sum.total();
-    let of_count = total.next_multiple_of(NOISE_BLOCK);
+    let of_count = NoiseMaker::place_of_count(total);
     let pieces = (0..total).step_by(BLOCKS_AT_ONCE * NOISE_BLOCK);
     let pieces =
         pieces.map(|first| first..total.min(first + BLOCKS_AT_ONCE * NOISE_BLOCK)).chain([of_count..of_count + 1]);
@@ -160,7 +117,7 @@ async fn add_noise(
             made.push(blocking(move || maker.make(values, &former)));
         }
         let mut made = stream::iter(made).buffered(PIECES_AT_ONCE);
-        while let Some(Piece { values, noise, buffers }) = made.next().await {
+        while let Some(NoisePiece { values, noise, buffers }) = made.next().await {
             if values.start == of_count {
                 noise_of_count = noise[0];
             } else {

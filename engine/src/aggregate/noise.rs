@@ -1,0 +1,93 @@
+//! The noise of a private sum, block by block.
+
+use std::ops::Range;
+
+use tributary_protocol::seed::Seed;
+
+use crate::privacy::{Blt, Buffers, NOISE_BLOCK, NOISE_PLACES, Normal, block_key, in_steps};
+
+/// Makes the noise of one round: a function of its key and of the place of a value.
+#[derive(Clone, Copy, Debug)]
+pub struct NoiseMaker {
+    key: [u8; 32],
+    /// The job's seed: a repeated job has it again, unlike its id.
+    salt: [u8; 8],
+    round: u32,
+    blt: Option<Blt>,
+}
+
+/// Noise in steps of the grid, and the buffers after it.
+#[derive(Debug)]
+pub struct NoisePiece {
+    /// Of which values.
+    pub values: Range<usize>,
+    pub noise: Vec<i64>,
+    /// [`Buffers::BYTES`] for each value where noise is correlated; else none.
+    pub buffers: Vec<u8>,
+}
+
+impl NoiseMaker {
+    /// The noise of a round with this key, in a job with this seed.
+    pub fn new(key: [u8; 32], seed: Seed, round: u32, blt: Option<Blt>) -> Self {
+        Self { key, salt: seed.0.to_le_bytes(), round, blt }
+    }
+
+    /// The place of the noise of the count that the clip follows: the first of a block of its own, behind so many
+    /// parameters.
+    pub fn place_of_count(parameters: usize) -> usize {
+        parameters.next_multiple_of(NOISE_BLOCK)
+    }
+
+    /// Whether noise follows from buffers, and makes new ones.
+    pub fn is_correlated(&self) -> bool {
+        self.blt.is_some()
+    }
+
+    /// The noise of these values, which begin with a block. `former` holds their buffers; it is empty before the first
+    /// version, and where noise is not correlated.
+    pub fn make(&self, values: Range<usize>, former: &[u8]) -> NoisePiece {
+        let mut piece = NoisePiece { noise: Vec::with_capacity(values.len()), buffers: Vec::new(), values };
+        let mut former = former.as_chunks::<{ Buffers::BYTES }>().0.iter();
+        for first in piece.values.clone().step_by(NOISE_BLOCK) {
+            let block = u32::try_from(first / NOISE_BLOCK).expect("a model has fewer blocks");
+            let mut normal = Normal::new(block_key(&self.key, &self.salt, self.round.into(), block));
+            for _ in first..piece.values.end.min(first + NOISE_BLOCK) {
+                piece.noise.push(match &self.blt {
+                    None => normal.rounded(NOISE_PLACES),
+                    Some(blt) => {
+                        let mut buffers = former.next().map_or_else(Buffers::default, Buffers::from_bytes);
+                        let noise = buffers.next(blt, normal.fixed());
+                        piece.buffers.extend(buffers.to_bytes());
+                        in_steps(noise)
+                    }
+                });
+            }
+        }
+        piece
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::privacy::Participation;
+
+    /// Goal: pieces of any size are the whole, and noise of the next version takes some away. Method: two versions.
+    #[test]
+    fn pieces_are_the_whole_and_correlated_noise_takes_itself_back() {
+        let blt = Blt::fit(Participation { versions: 20, separation: 20, times: 1 });
+        let of = |round, blt| NoiseMaker::new([3; 32], Seed(5), round, blt);
+        let total = 2 * NOISE_BLOCK + 100;
+        let whole = of(1, Some(blt)).make(0..total, &[]);
+        let pieces = [0..NOISE_BLOCK, NOISE_BLOCK..total].map(|values| of(1, Some(blt)).make(values, &[]));
+        assert_eq!(pieces.iter().flat_map(|piece| piece.noise.clone()).collect::<Vec<_>>(), whole.noise);
+        assert_eq!(pieces.iter().flat_map(|piece| piece.buffers.clone()).collect::<Vec<_>>(), whole.buffers);
+        let next = of(2, Some(blt)).make(0..total, &whole.buffers);
+        let squares = |noise: &[i64]| noise.iter().map(|value| (*value as f64).powi(2)).sum::<f64>();
+        let sum: Vec<i64> = whole.noise.iter().zip(&next.noise).map(|(one, two)| one + two).collect();
+        let independent = of(2, None).make(0..total, &[]);
+        let plain: Vec<i64> = whole.noise.iter().zip(&independent.noise).map(|(one, two)| one + two).collect();
+        assert!(squares(&sum) < 0.9 * squares(&plain), "{} {}", squares(&sum), squares(&plain));
+        assert_eq!(NoiseMaker::place_of_count(total), 3 * NOISE_BLOCK);
+    }
+}
