@@ -5,16 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{NaiveDate, NaiveDateTime};
 use tributary_client::examples::{MemoryExamples, RawTargets};
+use tributary_client::inputs::days;
 use tributary_protocol::inputs::{Column, ColumnKind, Inputs, MissingValues, Target};
 
 use super::columns::is_missing;
 use super::error::TableError;
 use super::schema_error::{SchemaError, ValueProblem, shown};
 use crate::suggest::nearest;
-
-const SECONDS_OF_A_DAY: f64 = 86_400.0;
 
 /// How a table is read by a job's columns.
 #[derive(Clone, Debug, Default)]
@@ -236,16 +234,6 @@ fn number(text: &str) -> Result<f64, ValueProblem> {
     number.ok_or_else(|| ValueProblem::NotANumber(shown(text)))
 }
 
-/// Days since 1970-01-01 of a date, with the time of the day as a fraction.
-pub(crate) fn days(text: &str) -> Option<f64> {
-    let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().and_then(|date| date.and_hms_opt(0, 0, 0));
-    let moment = date.or_else(|| {
-        let text = text.trim_end_matches('Z').replace(' ', "T");
-        NaiveDateTime::parse_from_str(&text, "%Y-%m-%dT%H:%M:%S%.f").ok()
-    })?;
-    Some(moment.and_utc().timestamp_millis() as f64 / 1000.0 / SECONDS_OF_A_DAY)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -368,12 +356,5 @@ mod tests {
             (table.values.len(), table.notes),
             (4, vec!["left out for missing values: 1 of the lines".to_owned()])
         );
-    }
-
-    #[test]
-    fn dates_are_days() {
-        assert_eq!(days("1969-12-31"), Some(-1.0));
-        assert_eq!(days("2026-11-25 12:00:00"), days("2026-11-25T12:00:00Z"));
-        assert_eq!(days("2026-11-25T12:00:00.500"), Some(20_782.0 + 43_200.5 / 86_400.0));
     }
 }

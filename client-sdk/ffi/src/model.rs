@@ -8,7 +8,7 @@ use crate::errors::TributaryError;
 
 /// A model that predicts from raw values, without a network. Threads may share it.
 #[derive(Debug, uniffi::Object)]
-pub struct Model(UsableModel);
+pub struct Model(pub(crate) UsableModel);
 
 /// What a model says of one example.
 #[derive(Clone, Debug, PartialEq, uniffi::Record)]
