@@ -11,6 +11,12 @@ pub(crate) struct Model {
     model: UsableModel,
 }
 
+impl From<UsableModel> for Model {
+    fn from(model: UsableModel) -> Self {
+        Self { model }
+    }
+}
+
 /// Outputs, probabilities, class and numbers of an example.
 type Predicted = (Vec<f32>, Vec<f32>, Option<usize>, Vec<f64>);
 
