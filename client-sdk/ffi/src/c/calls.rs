@@ -31,7 +31,10 @@ const CHECKPOINT_EVERY_S: u32 = 300;
 ///
 /// # Safety
 /// `out` is null or may be written.
-pub(super) unsafe fn give<T>(out: *mut *mut T, make: impl FnOnce() -> Result<T, TributaryError>) -> Result<(), TributaryError> {
+pub(super) unsafe fn give<T>(
+    out: *mut *mut T,
+    make: impl FnOnce() -> Result<T, TributaryError>,
+) -> Result<(), TributaryError> {
     if out.is_null() {
         return Err(TributaryError::bad_input("the place for the result is null"));
     }

@@ -29,9 +29,7 @@ pub unsafe extern "C" fn tributary_model_of_file(
     model: *mut *mut TributaryModel,
 ) -> TributaryStatus {
     // SAFETY: the caller promises what the functions ask for.
-    call(|| unsafe {
-        give(model, || Ok(TributaryModel(Model::from_file(values("file", file, bytes)?.to_vec())?)))
-    })
+    call(|| unsafe { give(model, || Ok(TributaryModel(Model::from_file(values("file", file, bytes)?.to_vec())?))) })
 }
 
 /// The model of a job that the client downloaded last, with its own personal parameters: from its folder, without a

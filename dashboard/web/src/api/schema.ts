@@ -1350,6 +1350,7 @@ export type JobModel =
       /** Parameters that nobody changes. */
       frozen?: string[];
       input: number[];
+      inputs?: Inputs;
       layers: Layer[];
       /** Parameters that never leave a device. */
       personal?: string[];
@@ -1359,6 +1360,7 @@ export type JobModel =
   | {
       /** Parameters that nobody changes. */
       frozen?: string[];
+      inputs?: Inputs;
       parameters: ParameterSpec[];
       /** Parameters that never leave a device. */
       personal?: string[];
