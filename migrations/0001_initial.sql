@@ -277,6 +277,8 @@ create table rounds (
     accuracy_low double precision,
     accuracy_worst double precision,
     accuracy_p10 double precision,
+    -- Of a private round whose clip follows its updates: the share of updates within it, with noise.
+    clip_share double precision,
     -- L2 norm of the step from the base version to the result, and diversity of the updates.
     step_norm double precision,
     diversity double precision,
@@ -391,6 +393,51 @@ create table members (
     -- Since when a driver misses it: it could begin its next work, and does not wait for it.
     missed_at_ms bigint,
     primary key (job, client)
+);
+
+-- What private jobs have spent. Rows are only ever added; each has the hash of the one before.
+create table privacy_ledger (
+    job text not null references jobs (id) on delete cascade,
+    -- 1, 2, ... without gaps.
+    number bigint not null,
+    -- The round whose sum was released, and the version that it was to make.
+    round bigint not null,
+    version bigint not null,
+    mechanism text not null,
+    -- Standard deviation of the noise, in clips.
+    noise_multiplier double precision not null,
+    -- What one unit can change in all releases together, in clips, if their noise is correlated; else in one release.
+    sensitivity double precision not null,
+    -- Chance with which a unit was drawn, where the promise counts on it.
+    rate double precision,
+    -- Most updates of one unit so far, this round included.
+    participations bigint not null,
+    at_ms bigint not null,
+    previous text not null,
+    hash text not null,
+    primary key (job, number)
+);
+
+-- Keys of the noise of rounds whose sums are being released, in hex. They are deleted when the round ends: who had one
+-- could take the noise away again.
+create table round_keys (
+    job text not null,
+    task text not null,
+    round bigint not null,
+    key text not null,
+    primary key (job, task, round),
+    foreign key (job, task, round) references rounds (job, task, number) on delete cascade
+);
+
+-- What units (clients, or persons with several) have contributed to private jobs.
+create table privacy_units (
+    job text not null references jobs (id) on delete cascade,
+    -- A client's id, or the value of the attribute that tells persons apart.
+    unit text not null,
+    -- Updates that counted, and the version that the last of them was to make.
+    updates bigint not null,
+    version bigint not null,
+    primary key (job, unit)
 );
 
 -- What happened, in order: every transition with its time and cause.

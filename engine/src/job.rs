@@ -19,6 +19,7 @@ use crate::aggregate::{
     Accumulator, CapsError, ControlStep, Discount, Dynamic, Elastic, Gathering, Optimizer, Reports, SumCaps, Weighing,
     gathering_of, optimizer_of, share,
 };
+use crate::privacy::{BudgetError, Terms};
 use crate::round::{Calendar, CalendarError};
 
 /// A job file with the values that are derived from it.
@@ -46,6 +47,8 @@ pub struct JobSpec {
     pub schema: Option<Sha256Hash>,
     /// The minutes in which training rounds may open; none if they may open at any time.
     pub calendar: Option<Calendar>,
+    /// What `[privacy]` comes to.
+    pub privacy: Option<Terms>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +63,8 @@ pub enum SpecError {
     Companion(ParameterListError),
     #[error("[schedule] {0}")]
     Schedule(#[from] CalendarError),
+    #[error("[privacy] {0}")]
+    Budget(#[from] BudgetError),
 }
 
 impl JobSpec {
@@ -101,6 +106,7 @@ impl JobSpec {
             plain_bytes,
             schema,
             calendar,
+            privacy: Terms::of(&file),
             file,
         };
         let optimizer = spec.optimizer(0, 0);

@@ -14,5 +14,6 @@
 pub mod aggregate;
 pub mod inputs;
 pub mod job;
+pub mod privacy;
 pub mod round;
 pub mod story;

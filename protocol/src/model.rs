@@ -221,12 +221,15 @@ pub enum Companion {
     Linear,
     /// L-BFGS's gradient, direction and pairs: several values per parameter.
     History,
+    /// The buffers of correlated noise of a private job, two fixed-point numbers per parameter. They are in no API: who
+    /// had them could take noise away again.
+    Noise,
 }
 
 impl Companion {
     /// All companions that a version may have.
-    pub const ALL: [Self; 6] =
-        [Self::Momentum, Self::SecondMoment, Self::Centre, Self::Control, Self::Linear, Self::History];
+    pub const ALL: [Self; 7] =
+        [Self::Momentum, Self::SecondMoment, Self::Centre, Self::Control, Self::Linear, Self::History, Self::Noise];
 
     /// The word that stands for it in names.
     pub fn as_str(self) -> &'static str {
@@ -237,6 +240,7 @@ impl Companion {
             Self::Control => "control",
             Self::Linear => "linear",
             Self::History => "history",
+            Self::Noise => "noise",
         }
     }
 }

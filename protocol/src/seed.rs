@@ -1,7 +1,7 @@
 //! Seeds and random streams. Every random choice in a job derives from the job's seed, so that it can be repeated.
 
-use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::{ChaCha8Rng, ChaCha20Rng};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -37,9 +37,20 @@ impl Seed {
 /// A stream of random numbers (ChaCha with 8 rounds). Its output never changes between releases: the repetition of a
 /// job depends on it.
 #[derive(Clone, Debug)]
-pub struct Stream(ChaCha8Rng);
+pub struct Stream<R = ChaCha8Rng>(R);
 
-impl Stream {
+/// A stream that nobody foresees who does not have its key: ChaCha with 20 rounds, a nonce of zeros, words in
+/// little-endian order.
+pub type SecretStream = Stream<ChaCha20Rng>;
+
+impl SecretStream {
+    /// The stream of a key.
+    pub fn of(key: [u8; 32]) -> Self {
+        Self(ChaCha20Rng::from_seed(key))
+    }
+}
+
+impl<R: Rng> Stream<R> {
     /// A uniform 64-bit number.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()

@@ -90,6 +90,7 @@ impl Job {
                 last_committed_evaluated: false,
                 accuracy: None,
                 metric: None,
+                is_spent: false,
             },
             open: None,
             works: BTreeMap::new(),

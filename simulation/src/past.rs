@@ -55,6 +55,7 @@ impl Past {
                 policy: last.policy,
                 training_loss: last.training_loss,
                 norms: last.norms.clone(),
+                clip_share: None,
             }),
             works: match lookback.works_since {
                 Some(number) => {

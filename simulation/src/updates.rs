@@ -108,6 +108,7 @@ impl Updates {
                 let members: Vec<&[f32]> = members.into_iter().map(|member| rows[member]).collect();
                 Arc::new(middle.combine(&members))
             }
+            Recipe::Private => unreachable!("no simulated job is private"),
         }
     }
 }

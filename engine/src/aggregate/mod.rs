@@ -13,6 +13,7 @@
 //! | [`Gathering`], [`Recipe`] | what a rule needs of the updates, and what it makes of them |
 //! | [`Mixture`] | the sum of updates with real coefficients |
 //! | [`Distances`], [`Middle`] | distances of pairs, and middles of coordinates, stripe by stripe |
+//! | [`PrivateSum`], [`Grid`] | the sum of clipped integers with noise, for jobs with `[privacy]` |
 //! | [`Optimizer`], [`step`], [`advance`] | from the combined updates to the next model |
 //! | [`Maker`] | the same for a whole version with its companions, block by block |
 //! | [`ControlStep`], [`Dynamic`], [`Elastic`] | the server's half of SCAFFOLD, FedDyn and elastic averaging |
@@ -27,6 +28,7 @@ mod kernel;
 mod make;
 mod mixture;
 mod optimizer;
+mod private;
 mod robust;
 mod share;
 mod sketch;
@@ -43,6 +45,7 @@ pub use optimizer::{
     AggregateError, ControlStep, Dynamic, Elastic, Optimizer, Sgd, Survey, advance, means, optimizer_of, rounded,
     share, step,
 };
+pub use private::{ClippedInto, Grid, NormOf, PrivateSum, Scaling, SquaresOf};
 pub use robust::{Distances, Middle};
 pub use share::{Discount, Share};
 pub use sketch::{SKETCHES_MAX, Sketch, Sketched, dots_with_mean};

@@ -50,6 +50,19 @@ impl Stripes {
         });
     }
 
+    /// Adds `values[i]` to the parameter `first + i`.
+    pub(super) fn add_integers(&self, first: usize, values: &[i64]) {
+        let mut rest = values;
+        self.each(first..first + values.len(), |mut stripe, from, length| {
+            let (now, later) = rest.split_at(length);
+            rest = later;
+            stripe.grow(from + length);
+            for (sum, value) in stripe.sums[from..].iter_mut().zip(now) {
+                *sum += value;
+            }
+        });
+    }
+
     /// Adds `round(values[i] * factor)` to the parameter `first + indices[i]`. Indices ascend.
     pub(super) fn add_sparse(&self, first: usize, indices: &[u32], values: &[f32], factor: f64) {
         let (mut indices, mut values) = (indices, values);

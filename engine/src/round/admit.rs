@@ -9,6 +9,8 @@ use tributary_protocol::job_file::{Eligibility, EvaluationPlace, EvaluationPolic
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
 
+use crate::privacy::Participation;
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     pub client: ClientId,
@@ -53,6 +55,14 @@ pub enum Ineligible {
     },
     #[error("it took part in round {0}, too recently")]
     Separation(u32),
+    #[error("it has contributed the {0} updates that the job's privacy allows")]
+    Spent(u32),
+    #[error("its last update made version {0}, too recently for the job's privacy")]
+    Unseparated(u32),
+    #[error("its token granted it no {0:?}, by which the job's privacy tells persons apart")]
+    NoUnit(String),
+    #[error("another client of the same person takes part")]
+    SameUnit,
     #[error("its table has other columns or classes than the job")]
     Schema,
     #[error("it cannot write the codec {0}")]
@@ -115,6 +125,31 @@ pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &Eligibility
     }
     has_attributes(candidate, &rules.eligibility.attributes)?;
     has_examples(candidate, rules.eligibility.examples_min)
+}
+
+/// What a unit of a private job has contributed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contributed {
+    /// Updates that counted.
+    pub updates: u32,
+    /// The version that the last of them was to make.
+    pub version: u32,
+}
+
+/// Checks whether a unit of a private job may contribute to the version after `base_version`.
+///
+/// # Errors
+/// The rule that it would break.
+pub fn admit_unit(before: Contributed, base_version: u32, participation: &Participation) -> Result<(), Ineligible> {
+    let Contributed { updates, version } = before;
+    if updates >= participation.times {
+        return Err(Ineligible::Spent(updates));
+    }
+    let distance = (base_version + 1).saturating_sub(version);
+    match updates > 0 && distance < participation.separation {
+        true => Err(Ineligible::Unseparated(version)),
+        false => Ok(()),
+    }
 }
 
 fn trains(candidate: &Candidate, evaluators: Option<&BTreeMap<String, String>>) -> Result<(), Ineligible> {
@@ -197,6 +232,17 @@ mod tests {
             let rules = EligibilityRules { form: Some(CodecName::Int8), ..rules(task) };
             assert_eq!(admit(&candidate(&[android], 10), None, &rules), Err(Ineligible::Form(CodecName::Int8)));
         }
+    }
+
+    #[test]
+    fn units_rest_and_contribute_no_more_than_they_may() {
+        let participation = Participation { versions: 100, separation: 10, times: 3 };
+        let admitted =
+            |updates, version, base_version| admit_unit(Contributed { updates, version }, base_version, &participation);
+        assert_eq!(admitted(0, 0, 0), Ok(()));
+        assert_eq!(admitted(1, 5, 13), Err(Ineligible::Unseparated(5)), "version 14 is 9 behind version 5");
+        assert_eq!(admitted(1, 5, 14), Ok(()));
+        assert_eq!(admitted(3, 5, 90), Err(Ineligible::Spent(3)));
     }
 
     #[test]

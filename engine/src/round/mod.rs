@@ -46,7 +46,7 @@ mod utility;
 mod view;
 
 pub use adapt::PastWork;
-pub use admit::{Candidate, EligibilityRules, Ineligible, admit};
+pub use admit::{Candidate, Contributed, EligibilityRules, Ineligible, admit, admit_unit};
 pub use calendar::{Calendar, CalendarError};
 pub use clocks::Clocks;
 pub use decide::{Act, Decision, decide};

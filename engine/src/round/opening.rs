@@ -11,6 +11,7 @@ use super::norm::norm_bound;
 use super::panel::panel;
 use super::policy::{TaskPolicy, Tempo};
 use super::proximal::Proximal;
+use crate::privacy::next_clip;
 
 /// What a round is opened with. It is stored with the round: every coordinator plays by it after a restart, and people
 /// can see why.
@@ -77,6 +78,8 @@ pub struct LastRound {
     pub training_loss: Option<f64>,
     /// Norms of its accepted updates.
     pub norms: Vec<f64>,
+    /// Of a private round: the noised share of updates within its clip, once it was released.
+    pub clip_share: Option<f64>,
 }
 
 impl<'a> Lookback<'a> {
@@ -87,7 +90,8 @@ impl<'a> Lookback<'a> {
             return Self { trained: TaskPolicy::of(job, task).is_some_and(is_panel), ..Self::default() };
         }
         let adapt = job.round.adapt.as_ref();
-        let clips = job.aggregation.combine.adaptive_clip().is_some();
+        let clips = job.aggregation.combine.adaptive_clip().is_some()
+            || job.privacy.as_ref().is_some_and(|privacy| privacy.clip.adaptive().is_some());
         Self {
             norms_since: match job.update.norm_max {
                 Some(NormMax::Adaptive(adaptive)) => Some(number.saturating_sub(adaptive.rounds)),
@@ -137,11 +141,16 @@ fn following_times(job: &JobFile, policy: TaskPolicy, history: &History) -> Task
 
 /// The policy with the weight of FedProx and the norm of clipping that follow from the round before.
 fn following_last(job: &JobFile, policy: TaskPolicy, last: Option<&LastRound>) -> TaskPolicy {
-    let Some(LastRound { policy: before, training_loss, norms }) = last else { return policy };
+    let Some(LastRound { policy: before, training_loss, norms, clip_share }) = last else { return policy };
     let proximal = Proximal::next(&job.training.algorithm, before.proximal, *training_loss);
+    if let Some(settings) = job.privacy.as_ref().and_then(|privacy| privacy.clip.adaptive()) {
+        let clip = before.clip_norm.unwrap_or(settings.start);
+        let moved = |share| next_clip(clip, share, settings.quantile, settings.rate);
+        return TaskPolicy { proximal, clip_norm: Some(clip_share.map_or(clip, moved)), ..policy };
+    }
     let clip = job.aggregation.combine.adaptive_clip();
     let clip_norm = clip.map(|(start, settings)| next_clip_norm(settings, before.clip_norm.unwrap_or(start), norms));
-    TaskPolicy { proximal, clip_norm, ..policy }
+    TaskPolicy { proximal, clip_norm: clip_norm.or(policy.clip_norm), ..policy }
 }
 
 #[cfg(test)]
@@ -218,8 +227,12 @@ mod tests {
         let job = job_file(clip);
         let policy = TaskPolicy::of(&job, Task::Train).unwrap();
         let after = |clip_norm| {
-            let last =
-                LastRound { policy: TaskPolicy { clip_norm, ..policy }, training_loss: None, norms: vec![1.0, 9.0] };
+            let last = LastRound {
+                policy: TaskPolicy { clip_norm, ..policy },
+                training_loss: None,
+                norms: vec![1.0, 9.0],
+                clip_share: None,
+            };
             opened(&job, 2, &History { last: Some(last), ..History::default() }).policy.clip_norm
         };
         assert_eq!(policy.clip_norm, Some(2.0));
@@ -228,9 +241,26 @@ mod tests {
         job.training.algorithm = Algorithm::FedProx { mu: 1.0, adaptive: Some(AdaptiveMu { step: 0.5, falls: 2 }) };
         let policy = TaskPolicy::of(&job, Task::Train).unwrap();
         let proximal = policy.proximal.map(|proximal| Proximal { loss: Some(1.0), ..proximal });
-        let last = LastRound { policy: TaskPolicy { proximal, ..policy }, training_loss: Some(2.0), norms: Vec::new() };
+        let policy = TaskPolicy { proximal, ..policy };
+        let last = LastRound { policy, training_loss: Some(2.0), norms: Vec::new(), clip_share: None };
         let next = opened(&job, 2, &History { last: Some(last), ..History::default() }).policy.proximal.unwrap();
         assert_eq!((next.mu, next.loss), (1.5, Some(2.0)), "the loss has risen");
+    }
+
+    #[test]
+    fn the_clip_of_a_private_job_follows_the_noised_share_of_the_round_before() {
+        let mut job = job_file("aggregation = { combine = 'uniform_mean' }\nstop = { rounds = 9 }");
+        job.privacy = Some(serde_json::from_str(r#"{"epsilon": 1.0, "delta": 1e-6}"#).unwrap());
+        let policy = TaskPolicy::of(&job, Task::Train).unwrap();
+        assert_eq!((policy.clip_norm, policy.is_private), (Some(0.1), true));
+        assert!(Lookback::of(&job, Task::Train, 2).last);
+        let after = |clip_norm, clip_share| {
+            let policy = TaskPolicy { clip_norm, ..policy };
+            let last = LastRound { policy, training_loss: None, norms: Vec::new(), clip_share };
+            opened(&job, 2, &History { last: Some(last), ..History::default() }).policy.clip_norm.unwrap()
+        };
+        assert!((after(Some(0.1), Some(0.8)) - 0.094_176_453_4).abs() < 1e-10);
+        assert_eq!((after(Some(0.3), None), after(None, None)), (0.3, 0.1), "nothing was released");
     }
 
     #[test]

@@ -35,9 +35,12 @@ pub struct TaskPolicy {
     /// Weight of FedProx's proximal term in a training round, where it adapts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proximal: Option<Proximal>,
-    /// Norm to which the updates of a training round are clipped, where it adapts.
+    /// Norm to which the updates of a training round are clipped, where it adapts or the job is private.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f64>,
+    /// Whether the sum is released with noise alone, and nothing that a single client reports is kept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_private: bool,
 }
 
 /// When the reports of a round meet.
@@ -136,6 +139,7 @@ impl TaskPolicy {
         adapted_goal: None,
         proximal: None,
         clip_norm: None,
+        is_private: false,
     };
 
     /// The policy of a job's rounds of a task; none where the job has no such rounds.
@@ -143,7 +147,11 @@ impl TaskPolicy {
         match task {
             Task::Train => Some(Self {
                 proximal: Proximal::next(&job.training.algorithm, None, None),
-                clip_norm: job.aggregation.combine.adaptive_clip().map(|(norm, _)| norm),
+                clip_norm: match &job.privacy {
+                    Some(privacy) => Some(privacy.clip.start()),
+                    None => job.aggregation.combine.adaptive_clip().map(|(norm, _)| norm),
+                },
+                is_private: job.privacy.is_some(),
                 ..Self::of_training(&job.round)
             }),
             Task::Evaluate => job.evaluation.as_ref().map(Self::of_evaluation),

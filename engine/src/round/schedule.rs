@@ -41,7 +41,8 @@ pub(super) fn has_trained(job: &JobFile, facts: &JobFacts) -> bool {
     let rounds_done = job.stop.rounds.is_some_and(|rounds| facts.rounds_committed >= rounds);
     let accuracy_done = matches!((job.stop.accuracy, facts.accuracy), (Some(wanted), Some(got)) if got >= wanted);
     let metric_done = facts.metric.is_some_and(|mean| job.stop.is_reached(mean));
-    rounds_done || accuracy_done || metric_done
+    // An open round was charged when it closed, and ends before its job does.
+    rounds_done || accuracy_done || metric_done || facts.is_spent
 }
 
 /// Whether an evaluation that waits for clients gives way: the job has trained, and this is not its last version. One

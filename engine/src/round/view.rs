@@ -50,6 +50,8 @@ pub struct JobFacts {
     pub accuracy: Option<f64>,
     /// Mean of the metric of `[stop]` in the newest evaluation; none without one.
     pub metric: Option<f64>,
+    /// Whether the privacy budget allows no further round.
+    pub is_spent: bool,
 }
 
 /// The rounds that were to fix a job's inputs, none of which has.

@@ -1,7 +1,8 @@
 //! What a job must satisfy when it is created. A stored job of an earlier release that does not is read all the same.
 
 use super::error::require;
-use super::{EvaluationPlace, JobFile, JobFileError, PLACE};
+use super::evaluation::PLACE;
+use super::{EvaluationPlace, JobFile, JobFileError};
 use crate::device::ATTRIBUTES_MAX;
 use crate::layers::{Layer, ModelSpec};
 

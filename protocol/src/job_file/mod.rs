@@ -6,11 +6,15 @@ mod change;
 mod combine;
 mod creation;
 mod error;
+mod evaluation;
 mod mode;
 mod norm;
+mod number;
 mod optimizer;
+mod privacy;
 mod schedule;
 mod selection;
+mod stop;
 mod validity;
 
 use std::collections::BTreeMap;
@@ -22,7 +26,6 @@ use crate::id::Name;
 use crate::job_model::JobModel;
 use crate::layers::ModelSpec;
 use crate::plan::{Loss, Training};
-use crate::scalars::{SCALAR_MAX, ScalarName};
 use crate::seed::Seed;
 use crate::update::Codec;
 
@@ -35,11 +38,14 @@ pub use combine::{
 pub use creation::{BATCH_VALUES_MAX, COORDINATOR_VALUES_MAX};
 use error::require;
 pub use error::{JOB_FILE_BYTES_MAX, JobFileError};
+pub use evaluation::{COORDINATOR_PARAMETERS_MAX, EVALUATORS_MAX, EvaluationPlace, EvaluationPolicy};
 pub use mode::{Buffered, Divisor, Mode, StalenessWeight};
 pub use norm::{AdaptiveNorm, NormMax};
 pub use optimizer::{BiasCorrection, ServerOptimizer};
+pub use privacy::{AdaptiveNoisedClip, Clip, Mechanism, Privacy, Sampling, Unit};
 pub use schedule::{CRON_BYTES_MAX, HISTORY_DAYS_MAX, ModelsKept, Retention, Schedule, VERSIONS_MAX};
 pub use selection::{Selection, Utility};
+pub use stop::StopPolicy;
 
 /// Most clients of one cohort.
 pub const COHORT_MAX: u32 = 10_000;
@@ -84,6 +90,9 @@ pub struct JobFile {
     /// Evaluation of the global model, on clients or on the coordinator. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<EvaluationPolicy>,
+    /// Differential privacy. Default: none, and models may tell what single clients sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub privacy: Option<Privacy>,
     /// When the job is complete. Default: never.
     #[serde(default)]
     pub stop: StopPolicy,
@@ -238,116 +247,6 @@ fn one() -> f64 {
     1.0
 }
 
-/// Largest model that is evaluated on the coordinator, in parameters. It is in memory three times meanwhile: as it is
-/// read, in the network, and packed for the network's products.
-pub const COORDINATOR_PARAMETERS_MAX: usize = 1 << 25;
-
-/// Most clients of an evaluation without a goal.
-pub const EVALUATORS_MAX: u32 = 100;
-
-/// Who evaluates the global model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum EvaluationPlace {
-    /// Clients, on their own examples.
-    #[default]
-    Clients,
-    /// The coordinator, on the test set that an operator uploads. The model must be a list of layers with at most
-    /// 33,554,432 parameters.
-    Coordinator,
-}
-
-/// Evaluation of the global model (`[evaluation]`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct EvaluationPolicy {
-    /// Who evaluates. Default: `clients`. With `coordinator`, an evaluation waits for its test set for
-    /// `selection_timeout_ms`, and settings of clients and reports have no meaning.
-    #[serde(rename = "where", default, skip_serializing_if = "EvaluationPlace::is_clients")]
-    pub place: EvaluationPlace,
-    /// Committed rounds between evaluated versions. The last version of a job is always evaluated. Default: 1.
-    #[serde(default = "one_round")]
-    pub every_rounds: u32,
-    /// Attributes of evaluators, which then do not train. Default: none, and every client that may train may also
-    /// evaluate.
-    #[serde(default)]
-    pub attributes: BTreeMap<String, String>,
-    /// Reports after which an evaluation closes before its deadline; as many clients are drawn anew for each
-    /// evaluation. Default: every client that may evaluate and is here takes part, at most 100. Of more, the same ones
-    /// take part each time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reports_goal: Option<u32>,
-    /// Fewest reports for a result. An evaluation with fewer at its deadline is abandoned. Default: 1.
-    #[serde(default = "one_round")]
-    pub reports_min: u32,
-    /// Clients drawn per report of `reports_goal`, 1 to 10. Default: 1.
-    #[serde(default = "one")]
-    pub over_selection: f64,
-    /// Longest wait for available clients, in milliseconds. Default: 300,000.
-    #[serde(default = "evaluation_timeout_ms")]
-    pub selection_timeout_ms: u64,
-    /// Time from the draw of the evaluators to the deadline, in milliseconds. Default: 300,000.
-    #[serde(default = "evaluation_timeout_ms")]
-    pub deadline_ms: u64,
-}
-
-impl EvaluationPlace {
-    fn is_clients(&self) -> bool {
-        *self == Self::Clients
-    }
-}
-
-impl EvaluationPolicy {
-    /// Size of a full cohort: `ceil(goal * over_selection)`, or [`EVALUATORS_MAX`] without a goal.
-    pub fn cohort_size(&self) -> u32 {
-        self.reports_goal.map_or(EVALUATORS_MAX, |goal| cohort_size(goal, self.over_selection))
-    }
-}
-
-fn one_round() -> u32 {
-    1
-}
-fn evaluation_timeout_ms() -> u64 {
-    300_000
-}
-
-/// When a job is complete (`[stop]`): as soon as one of these is reached.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields, default)]
-pub struct StopPolicy {
-    /// Number of committed training rounds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rounds: Option<u32>,
-    /// Accuracy of an evaluated version, above 0 and below 1: the lower end of its 95 % interval must reach it.
-    /// Requires an `[evaluation]`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub accuracy: Option<f64>,
-    /// Name of a metric of the evaluation, with one of `at_least` and `at_most`. Requires an `[evaluation]`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub metric: Option<ScalarName>,
-    /// The job is complete when the mean of `metric` is this or more.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub at_least: Option<f64>,
-    /// The job is complete when the mean of `metric` is this or less.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub at_most: Option<f64>,
-}
-
-impl StopPolicy {
-    /// Whether the job ends by a result of its evaluations.
-    pub fn is_measured(&self) -> bool {
-        self.accuracy.is_some() || self.metric.is_some()
-    }
-
-    /// Whether a mean of `metric` is good enough.
-    pub fn is_reached(&self, mean: f64) -> bool {
-        self.at_least.is_some_and(|wanted| mean >= wanted) || self.at_most.is_some_and(|wanted| mean <= wanted)
-    }
-}
-
 impl JobFile {
     /// Reads and checks a job file: JSON if the first character is a brace, else TOML.
     ///
@@ -386,13 +285,16 @@ impl JobFile {
         self.aggregation.check()?;
         if let Some(evaluation) = &self.evaluation {
             evaluation.check()?;
-            self.check_place(evaluation)?;
+            evaluation.check_place(self)?;
         }
         if let Some(schedule) = &self.schedule {
             schedule.check()?;
         }
         self.retention.check()?;
         self.stop.check(self.evaluation.is_some())?;
+        if let Some(privacy) = &self.privacy {
+            privacy.check(self)?;
+        }
         self.check_loss()?;
         validity::check(self)
     }
@@ -405,42 +307,6 @@ impl JobFile {
         require(!(is_other && has_layers), "[training] loss", known)?;
         let counted = "left out with the loss \"other\", which counts no classes; a [stop] metric can be measured";
         require(!is_other || self.stop.accuracy.is_none(), "[stop] accuracy", counted)
-    }
-
-    /// The coordinator computes networks that are lists of layers, within a bounded memory.
-    fn check_place(&self, evaluation: &EvaluationPolicy) -> Result<(), JobFileError> {
-        if evaluation.place == EvaluationPlace::Clients {
-            return Ok(());
-        }
-        let is_known = matches!(self.model.spec, ModelSpec::Layers(_));
-        require(is_known, PLACE, "\"clients\" here: the coordinator cannot compute an app's own network")?;
-        let is_small = self.model.parameters()?.total() <= COORDINATOR_PARAMETERS_MAX;
-        require(is_small, PLACE, "\"clients\" for a model of more than 33554432 parameters")?;
-        // A goal of 1 was the default once, and is in files that were written then.
-        let goal_is_set = evaluation.reports_goal.is_some_and(|goal| goal != 1);
-        let has_clients = !evaluation.attributes.is_empty() || goal_is_set || evaluation.over_selection != one();
-        let range = "left out where the coordinator evaluates: no client takes part";
-        require(!has_clients, "[evaluation] attributes, reports_goal and over_selection", range)
-    }
-}
-
-/// The setting that says who evaluates.
-const PLACE: &str = "[evaluation] where";
-
-impl StopPolicy {
-    fn check(&self, is_evaluated: bool) -> Result<(), JobFileError> {
-        require(self.rounds.is_none_or(|rounds| rounds > 0), "[stop] rounds", "at least 1")?;
-        let accuracy = self.accuracy.is_none_or(|accuracy| accuracy > 0.0 && accuracy < 1.0);
-        require(accuracy, "[stop] accuracy", "above 0 and below 1: no number of examples makes sure of 1")?;
-        let evaluated = "left out, or there must be an [evaluation] to measure it";
-        require(self.accuracy.is_none() || is_evaluated, "[stop] accuracy", evaluated)?;
-        require(self.metric.is_none() || is_evaluated, "[stop] metric", evaluated)?;
-        let bounds = u8::from(self.at_least.is_some()) + u8::from(self.at_most.is_some());
-        let expected = u8::from(self.metric.is_some());
-        require(bounds == expected, "[stop] metric", "given with exactly one of at_least and at_most")?;
-        let is_finite = |bound: Option<f64>| bound.is_none_or(|bound| bound.abs() <= SCALAR_MAX);
-        let finite = is_finite(self.at_least) && is_finite(self.at_most);
-        require(finite, "[stop] at_least and at_most", "finite numbers, at most 1e12 in magnitude")
     }
 }
 
@@ -472,23 +338,6 @@ impl RoundPolicy {
             adapt.check(DURATION_MS_MAX, self.updates_min..=self.updates_goal)?;
         }
         self.selection.check(self.cohort_size())
-    }
-}
-
-impl EvaluationPolicy {
-    fn check(&self) -> Result<(), JobFileError> {
-        require(self.every_rounds > 0, "[evaluation] every_rounds", "at least 1")?;
-        let names = ["[evaluation] reports_goal", "[evaluation] reports_min", "[evaluation] over_selection"];
-        match self.reports_goal {
-            Some(goal) => check_counts(goal, self.reports_min, self.over_selection, names)?,
-            None => {
-                let fits = (1..=EVALUATORS_MAX).contains(&self.reports_min);
-                require(fits, names[1], "1 to 100, or at most reports_goal")?;
-                require(self.over_selection == one(), names[2], "left out without reports_goal")?;
-            }
-        }
-        check_duration(self.selection_timeout_ms, "[evaluation] selection_timeout_ms")?;
-        check_duration(self.deadline_ms, "[evaluation] deadline_ms")
     }
 }
 

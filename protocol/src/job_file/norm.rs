@@ -1,13 +1,10 @@
 //! The norm bound of updates (`[update] norm_max`).
 
-use std::fmt;
-
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, Deserializer, MapAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::JobFileError;
 use super::error::require;
+use super::number::number_or_table;
 
 /// Largest norm that a setting may name. The largest delta of f32 values has a larger one, but no useful update has.
 const NORM_MAX: f64 = 1e9;
@@ -67,35 +64,9 @@ impl NormMax {
     }
 }
 
-/// Reads a number or a table. An untagged enum of serde would only report that neither variant matched; this
-/// implementation names the wrong key or value.
 impl<'de> Deserialize<'de> for NormMax {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NumberOrTable;
-        impl<'de> Visitor<'de> for NumberOrTable {
-            type Value = NormMax;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number, or a table with a quantile")
-            }
-
-            fn visit_f64<E: de::Error>(self, norm: f64) -> Result<NormMax, E> {
-                Ok(NormMax::Fixed(norm))
-            }
-
-            fn visit_u64<E: de::Error>(self, norm: u64) -> Result<NormMax, E> {
-                Ok(NormMax::Fixed(norm as f64))
-            }
-
-            fn visit_i64<E: de::Error>(self, norm: i64) -> Result<NormMax, E> {
-                Ok(NormMax::Fixed(norm as f64))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<NormMax, A::Error> {
-                AdaptiveNorm::deserialize(MapAccessDeserializer::new(table)).map(NormMax::Adaptive)
-            }
-        }
-        deserializer.deserialize_any(NumberOrTable)
+        number_or_table(deserializer, "a number, or a table with a quantile", Self::Fixed, Self::Adaptive)
     }
 }
 

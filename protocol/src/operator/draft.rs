@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::privacy::JobPrivacy;
 use crate::job_file::JobFile;
 use crate::layers::LayerRow;
 
@@ -18,6 +19,9 @@ pub struct JobDraft {
     /// The layers of its model, in order. Empty for an app's own network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerRow>,
+    /// What its privacy comes to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub privacy: Option<JobPrivacy>,
     /// What is allowed and probably not meant, in sentences for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,

@@ -32,6 +32,7 @@ mod notices;
 mod overview;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod privacy;
 mod recent;
 mod retention;
 mod round_list;

@@ -157,7 +157,8 @@ impl From<RoundRow> for Round {
             task: row.task,
             phase: row.phase,
             base_version: row.base_version,
-            seed: row.seed(),
+            // Who was drawn for a private round follows from its seed.
+            seed: if policy.is_private { Seed(0) } else { row.seed() },
             reason: row.reason.map(|Text(reason)| reason),
             goal: match policy.tempo {
                 Tempo::Panel { expected, .. } if row.cohort == 0 => expected,

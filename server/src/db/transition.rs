@@ -43,6 +43,8 @@ pub enum JobCause {
     TestSet,
     /// A round fixed what clients feed their networks; the state is unchanged.
     Inputs,
+    /// The job's privacy budget allows no further round.
+    PrivacyBudget,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +120,7 @@ impl Transition<'_> {
                 JobCause::Filing => "filing",
                 JobCause::TestSet => "test_set",
                 JobCause::Inputs => "inputs",
+                JobCause::PrivacyBudget => "privacy_budget",
             }),
             Self::TakenOver { cause, .. } => Some(cause),
             Self::Round { reason, .. } => reason.map(AbandonReason::as_str),

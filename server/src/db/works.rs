@@ -62,6 +62,7 @@ impl Tx {
             policy: *round.policy(),
             training_loss: round.training_loss.filter(|_| round.phase == Phase::Committed),
             norms: self.recent_norms(key.job, key.number, NORMS_MAX).await?,
+            clip_share: self.clip_share(key).await?,
         }))
     }
 

@@ -33,7 +33,12 @@ impl Seen {
         let spec = services.specs.of(&job)?;
         let rows = tx.open_rounds(id).await?;
         let tempo = Tempo::of(spec.file.round.mode);
-        let facts = facts(&mut tx, &job, &spec).await?;
+        let mut facts = facts(&mut tx, &job, &spec).await?;
+        if let Some(terms) = &spec.privacy
+            && rows.iter().all(|row| row.task != Task::Train)
+        {
+            facts.is_spent = !terms.allows(tx.charged(id).await?);
+        }
         let waiting = Waiting::read(services, fleet, &mut tx, &spec, &rows).await?;
         let mut rounds = Vec::with_capacity(rows.len());
         for row in &rows {
@@ -101,6 +106,7 @@ async fn facts(tx: &mut Tx, job: &JobRow, spec: &JobSpec) -> Result<JobFacts, Db
             Some(name) => tx.latest_scalar(job.id, name).await?,
             None => None,
         },
+        is_spent: false,
     })
 }
 

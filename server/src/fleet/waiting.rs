@@ -1,10 +1,10 @@
 //! Candidates: the waiting clients, and which of them a round may draw.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit};
+use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit, admit_unit};
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::ClientId;
 use tributary_protocol::state::{Phase, Task};
@@ -12,6 +12,7 @@ use tributary_protocol::update::CodecName;
 
 use super::Fleet;
 use crate::db::{DbError, RoundRow, Tx};
+use crate::lifecycle::privacy;
 use crate::services::Services;
 
 /// The waiting clients, with what the eligibility rules need of them.
@@ -20,6 +21,8 @@ pub struct Waiting {
     candidates: Vec<Arc<Candidate>>,
     /// The last training round of each client that trained recently.
     last_rounds: HashMap<ClientId, u32>,
+    /// Of a private job: clients that the next training round may not draw, and why.
+    barred: HashMap<ClientId, Ineligible>,
 }
 
 impl Waiting {
@@ -41,7 +44,8 @@ impl Waiting {
             candidates.sort_by_key(|candidate| candidate.client);
             candidates.dedup_by_key(|candidate| candidate.client);
         }
-        Ok(Self { candidates, last_rounds: last_rounds(tx, spec, rounds).await? })
+        let barred = barred(tx, spec, rounds, &candidates).await?;
+        Ok(Self { candidates, last_rounds: last_rounds(tx, spec, rounds).await?, barred })
     }
 
     /// The same with a client that has just left.
@@ -56,14 +60,21 @@ impl Waiting {
     /// Whether a round may draw this client.
     pub fn admits(&self, candidate: &Candidate, spec: &JobSpec, round: &RoundRow) -> Result<(), Ineligible> {
         let rules = EligibilityRules::of(&spec.file, spec.schema, round.task, round.number);
-        admit(candidate, self.last_rounds.get(&candidate.client).copied(), &rules)
+        self.check(candidate, round, &rules)
+    }
+
+    fn check(&self, candidate: &Candidate, round: &RoundRow, rules: &EligibilityRules<'_>) -> Result<(), Ineligible> {
+        admit(candidate, self.last_rounds.get(&candidate.client).copied(), rules)?;
+        match self.barred.get(&candidate.client).filter(|_| round.task == Task::Train) {
+            Some(why) => Err(why.clone()),
+            None => Ok(()),
+        }
     }
 
     /// The waiting clients that a round may draw.
     pub fn eligible(&self, spec: &JobSpec, round: &RoundRow) -> Vec<Arc<Candidate>> {
         let rules = EligibilityRules::of(&spec.file, spec.schema, round.task, round.number);
-        let last_round = |candidate: &Candidate| self.last_rounds.get(&candidate.client).copied();
-        let is_eligible = |candidate: &&Arc<Candidate>| admit(candidate, last_round(candidate), &rules).is_ok();
+        let is_eligible = |candidate: &&Arc<Candidate>| self.check(candidate, round, &rules).is_ok();
         self.candidates.iter().filter(is_eligible).map(Arc::clone).collect()
     }
 }
@@ -79,6 +90,37 @@ async fn last_rounds(tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) -> Result
         }
         _ => Ok(HashMap::new()),
     }
+}
+
+/// The waiting clients whose units may not contribute to the next version of a private job, and why. Of several clients
+/// of one unit, the one that enrolled first stands for it.
+async fn barred(
+    tx: &mut Tx,
+    spec: &JobSpec,
+    rounds: &[RoundRow],
+    candidates: &[Arc<Candidate>],
+) -> Result<HashMap<ClientId, Ineligible>, DbError> {
+    let selecting = rounds.iter().find(|round| round.phase == Phase::Selecting && round.task == Task::Train);
+    let (Some(terms), Some(round)) = (&spec.privacy, selecting) else { return Ok(HashMap::new()) };
+    let clients: Vec<ClientId> = candidates.iter().map(|candidate| candidate.client).collect();
+    let units = privacy::units(tx, &spec.file, &clients).await?;
+    let distinct: BTreeSet<String> = units.values().cloned().collect();
+    let contributed = tx.contributed(spec.id, &distinct.into_iter().collect::<Vec<_>>()).await?;
+    let mut in_order: Vec<&Arc<Candidate>> = candidates.iter().collect();
+    in_order.sort_by_key(|candidate| candidate.number);
+    let mut represented = HashSet::new();
+    let barred = in_order.into_iter().filter_map(|candidate| {
+        let admitted = match units.get(&candidate.client) {
+            None => Err(Ineligible::NoUnit(spec.file.unit_attribute().unwrap_or_default().to_owned())),
+            Some(unit) if !represented.insert(unit) => Err(Ineligible::SameUnit),
+            Some(unit) => {
+                let before = contributed.get(unit).copied().unwrap_or_default();
+                admit_unit(before, round.base_version, &terms.participation)
+            }
+        };
+        admitted.err().map(|why| (candidate.client, why))
+    });
+    Ok(barred.collect())
 }
 
 /// The number of waiting clients that a selecting round may draw.

@@ -351,7 +351,7 @@ impl<'a> Transaction<'a> {
     async fn close(&mut self, at: usize) -> Result<(), DbError> {
         self.count(at).await?;
         let row = &mut self.rounds[at].row;
-        close_in(&mut self.tx, row, self.now_ms).await?;
+        close_in(self.services, &mut self.tx, row, self.now_ms).await?;
         if let Some(closed) = self.tx.round(row.key()).await? {
             *row = closed;
         }

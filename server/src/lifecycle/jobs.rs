@@ -104,8 +104,14 @@ pub(crate) async fn complete(services: &Services, id: JobId) -> Result<(), DbErr
     let mut tx = services.db.begin().await?;
     if let Some(job) = tx.job_locked(id).await?.filter(|job| !job.state.is_final()) {
         tx.set_job_state(id, JobState::Completed, now_ms).await?;
-        tx.record(Transition::Job { job: id, state: JobState::Completed, cause: None }, now_ms).await?;
         let file = &job.file.0;
+        let has_rounds = file.stop.rounds.is_some_and(|rounds| job.rounds_committed >= rounds);
+        let is_spent = match &services.specs.of(&job)?.privacy {
+            Some(terms) if !has_rounds => !terms.allows(tx.charged(id).await?),
+            _ => false,
+        };
+        let cause = is_spent.then_some(JobCause::PrivacyBudget);
+        tx.record(Transition::Job { job: id, state: JobState::Completed, cause }, now_ms).await?;
         let reached =
             tx.latest_accuracy(id).await?.filter(|got| file.stop.accuracy.is_some_and(|wanted| *got >= wanted));
         let metric = match &file.stop.metric {
@@ -117,6 +123,7 @@ pub(crate) async fn complete(services: &Services, id: JobId) -> Result<(), DbErr
                 Notice::TargetReached { target: format!("an accuracy of at least {:.2} %", accuracy * 100.0) }
             }
             (None, Some((mean, name))) => Notice::TargetReached { target: format!("a mean {name} of {mean}") },
+            (None, None) if is_spent => Notice::BudgetSpent,
             (None, None) => Notice::Completed,
         };
         let about = About { job: id, name: &file.name, population: &file.population };

@@ -11,6 +11,7 @@ mod drawn;
 mod expiry;
 pub(crate) mod jobs;
 pub(crate) mod members;
+pub(crate) mod privacy;
 pub(crate) mod removal;
 pub(crate) mod rounds;
 pub(crate) mod standings;

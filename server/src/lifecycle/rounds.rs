@@ -11,6 +11,7 @@ use tributary_protocol::state::{AbandonReason, Phase, Task};
 use super::buffers;
 use super::drawn::{assign, commit_and_give, stand_up};
 use super::expiry::{Need, expire_one};
+use super::privacy;
 use crate::blob::BlobError;
 use crate::db::{
     DbError, EvaluationSummary, JobCause, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Transition, Tx,
@@ -36,6 +37,11 @@ pub(crate) async fn open(services: &Services, key: RoundKey, opening: Opening) -
     let may_train = tempo.opens_in(job.state) && job.rounds_opened + 1 == key.number;
     if job.state.is_final() || (key.task == Task::Train && !may_train) {
         return Ok(());
+    }
+    let mut opening = opening;
+    if opening.policy.is_private {
+        // From the job's seed, which people know, everybody could tell who was drawn.
+        opening.seed = entropy::seed();
     }
     let round = NewRound { key, base_version, opening };
     match tx.insert_round(&round, now_ms).await {
@@ -100,7 +106,8 @@ fn drawn(round: &RoundRow, candidate: &Candidate) -> NewAssignment {
         round: round.key(),
         client: candidate.client,
         base_version: round.base_version,
-        examples: candidate.examples,
+        // A private job keeps no figure of a client.
+        examples: if round.policy().is_private { 0 } else { candidate.examples },
         term: Term::Round,
     }
 }
@@ -110,15 +117,19 @@ pub(crate) async fn close(services: &Services, round: &RoundRow) -> Result<(), D
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
     tx.lock_job(round.job).await?;
-    close_in(&mut tx, round, now_ms).await?;
+    close_in(services, &mut tx, round, now_ms).await?;
     tx.commit().await
 }
 
 /// [`close`] as part of a transaction: the report that meets the goal closes its round, so that no later report is
 /// accepted before the driver looks.
-pub(super) async fn close_in(tx: &mut Tx, round: &RoundRow, now_ms: i64) -> Result<(), DbError> {
+pub(super) async fn close_in(services: &Services, tx: &mut Tx, round: &RoundRow, now_ms: i64) -> Result<(), DbError> {
     let key = round.key();
     if tx.close_round(key, now_ms).await? {
+        if round.policy().is_private {
+            let spec = services.spec(tx, key.job).await?.ok_or_else(DbError::lost)?;
+            privacy::charge(tx, &spec, round, now_ms).await?;
+        }
         // Open assignments of a buffer move on when the next round opens.
         if !round.is_buffer() {
             // What this transaction has accepted is in the stored row.
@@ -143,6 +154,10 @@ pub(crate) async fn commit(
         version.store(tx, key.job, services.clock.now_ms()).await?;
         tx.store_statistics(key, statistics).await?;
         store_scalars(tx, key).await?;
+        if let Some(share) = version.clip_share {
+            tx.store_clip_share(key, share).await?;
+        }
+        tx.delete_round_key(key).await?;
         let mut objects = tx.delete_updates(key).await?;
         // The next round starts from the new version's companions; no round starts from an older version again.
         if let Some(former) = version.row.version.checked_sub(1) {
@@ -245,6 +260,7 @@ pub(crate) async fn abandon(services: &Services, key: RoundKey, reason: AbandonR
         expire(&mut tx, key, if is_needed { Need::Needed } else { Need::Spare }, now_ms).await?;
     }
     let objects = tx.delete_updates(key).await?;
+    tx.delete_round_key(key).await?;
     if key.task == Task::Describe {
         tx.store_description(key, None).await?;
     }

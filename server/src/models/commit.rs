@@ -20,7 +20,8 @@ use super::error::CommitError;
 use super::file::{MadeFile, make_form};
 use super::gather::combined;
 use super::plan::planned;
-use super::statistics::update_statistics;
+use super::private::{Private, private_sum};
+use super::statistics::{step_statistics, update_statistics};
 use super::version::{NewVersion, Role, spool};
 use crate::blob::{Spool, Workbench, model_key};
 use crate::db::{DbError, MadeFor, RoundRow};
@@ -64,7 +65,13 @@ async fn make_and_store(
 ) -> Result<(), CommitError> {
     // Updates still in flight will be refused, whether or not there is a running sum.
     sums.get_or_open(round.key(), spec).close().await;
-    let combined = combined(services, sums, spec, round).await?;
+    let (combined, private) = match &spec.privacy {
+        Some(terms) => {
+            let private = private_sum(services, bench, spec, terms, round).await?;
+            (Arc::clone(&private.combined), Some(private))
+        }
+        None => (combined(services, sums, spec, round).await?, None),
+    };
     let updates = accepted(&services.db, spec, round).await?;
     let facts: Vec<_> = updates.iter().map(|update| update.facts.clone()).collect();
     let count = facts.iter().map(|facts| facts.figures.contribution.updates).sum();
@@ -76,7 +83,15 @@ async fn make_and_store(
         spec.gathering(round.base_version).centre().is_some(),
     );
     let (mut version, norms) = make_version(services, bench, spec, round, maker).await?;
-    let statistics = update_statistics(services, sums, spec, round, updates, &combined, norms).await?;
+    let statistics = match private {
+        // Figures of single updates would be a second release.
+        Some(Private { clip_share, buffers, .. }) => {
+            version.bodies.extend(buffers);
+            version.clip_share = clip_share;
+            step_statistics(norms)
+        }
+        None => update_statistics(services, sums, spec, round, updates, &combined, norms).await?,
+    };
     rounds::commit(services, round.key(), &mut version, &statistics).await?;
     Ok(())
 }
@@ -124,7 +139,7 @@ async fn make_version(
     for companion in companions {
         bodies.push(companion.finish(row.created_at_ms).await?);
     }
-    Ok((NewVersion { row, bodies }, norms))
+    Ok((NewVersion { row, bodies, clip_share: None }, norms))
 }
 
 /// The files of a new version while they are written.

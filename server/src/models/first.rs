@@ -77,7 +77,7 @@ impl FirstFile {
         let form = make_form(bench, clock, spec, 0, &mut self.spool).await?;
         let mut bodies = vec![(Role::Model, self.spool.finish(row.created_at_ms).await?)];
         bodies.extend(form);
-        Ok(NewVersion { row, bodies })
+        Ok(NewVersion { row, bodies, clip_share: None })
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) mod gather;
 pub(crate) mod offer;
 pub mod places;
 pub(crate) mod plan;
+mod private;
 pub(crate) mod statistics;
 pub(crate) mod version;
 

@@ -23,6 +23,11 @@ const COSINE_VALUES_MAX: u64 = 1 << 26;
 /// Most updates whose cosines are stored: each is a statement in the transaction that ends the round.
 const COSINE_UPDATES_MAX: u64 = 1 << 12;
 
+/// The statistics of a round of which only the step may be known.
+pub(super) fn step_statistics(norms: MadeNorms) -> RoundStatistics {
+    RoundStatistics { step_norm: Some(norms.step).filter(|norm| norm.is_finite()), ..RoundStatistics::default() }
+}
+
 /// The statistics of a round whose updates are combined.
 ///
 /// When updates cannot be read, the cosines are missing: the model no longer needs the updates, so its statistics must
@@ -37,7 +42,7 @@ pub(super) async fn update_statistics(
     norms: MadeNorms,
 ) -> Result<RoundStatistics, StoredError> {
     let delta = Arc::new(Leading { combined: Arc::clone(combined), values: spec.shared().total() });
-    let step_norm = Some(norms.step).filter(|norm| norm.is_finite());
+    let RoundStatistics { step_norm, .. } = step_statistics(norms);
     let shares = spec.weighing().map(|weighing| shares(&updates, &spec.discount(), weighing));
     let diversity = shares.as_ref().and_then(|shares| diversity_of(&updates, shares, norms.mean));
     let weights = shares.as_ref().filter(|_| diversity.is_some());

@@ -25,6 +25,8 @@ pub(crate) enum Role {
 pub(crate) struct NewVersion {
     pub(crate) row: ModelVersion,
     pub(crate) bodies: Vec<(Role, Staged)>,
+    /// Of a private round whose clip follows its updates: the noised share of updates within it.
+    pub(crate) clip_share: Option<f64>,
 }
 
 impl NewVersion {

@@ -29,6 +29,8 @@ pub(crate) enum Notice {
     TargetReached {
         target: String,
     },
+    /// The job ended because its privacy budget allows no further round.
+    BudgetSpent,
     /// The coordinator that drove the job is dead, and this one has taken the job over.
     CoordinatorLost {
         text: String,
@@ -49,6 +51,7 @@ impl Notice {
             Self::RoundsAbandoned { .. } => "rounds_abandoned",
             Self::Completed => "job_completed",
             Self::TargetReached { .. } => "target_reached",
+            Self::BudgetSpent => "privacy_budget",
             Self::CoordinatorLost { .. } => "coordinator_lost",
         }
     }
@@ -60,6 +63,7 @@ impl Notice {
             }
             Self::Completed => format!("{name} is completed"),
             Self::TargetReached { target } => format!("{name} has reached its target with {target}"),
+            Self::BudgetSpent => format!("{name} is completed: its privacy budget allows no further round"),
             Self::CoordinatorLost { text } => format!("{name}: {text}"),
         }
     }

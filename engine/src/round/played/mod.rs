@@ -43,6 +43,7 @@ pub(super) const FRESH: JobFacts = JobFacts {
     last_committed_evaluated: false,
     accuracy: None,
     metric: None,
+    is_spent: false,
 };
 
 /// An open training round with this policy in this phase.

@@ -4,7 +4,10 @@ use super::need::Need;
 use super::setting::Setting;
 use crate::download::{Download, ModelForm};
 use crate::job_file::combine::{Combine, TrimmedMean};
-use crate::job_file::{Aggregation, Divisor, JobFile, Mode, RoundPolicy, Selection, ServerOptimizer, StalenessWeight};
+use crate::job_file::{
+    Aggregation, Divisor, EvaluationPlace, EvaluationPolicy, JobFile, Mode, RoundPolicy, Selection, ServerOptimizer,
+    StalenessWeight,
+};
 use crate::job_model::JobModel;
 use crate::layers::{Layer, ModelSpec};
 use crate::plan::{Algorithm, Optimizer, Training};
@@ -28,8 +31,25 @@ pub(super) fn of(job: &JobFile) -> Vec<Setting> {
         vec![codec(&job.update.codec)],
         download(job.download),
         model(&job.model),
+        vec![evaluation(job.evaluation.as_ref()), privacy(job.privacy.is_some())],
     ]
     .concat()
+}
+
+fn evaluation(evaluation: Option<&EvaluationPolicy>) -> Setting {
+    let is_set = evaluation.is_some_and(|evaluation| evaluation.place == EvaluationPlace::Clients);
+    Setting::with("[evaluation] where", "clients")
+        .needs(&[Need::Figures], "adds up what each client measures")
+        .when(is_set)
+}
+
+fn privacy(is_set: bool) -> Setting {
+    Setting::of("[privacy]")
+        .needs(&[Need::EqualWeights], "bounds what one update changes, so all count alike")
+        .needs(&[Need::DeltaAlone], "clips the delta, and knows no bound of another vector beside it")
+        .needs(&[Need::NewestBase], "counts the versions between two updates of a unit in rounds of the newest one")
+        .denies(&[Need::Figures], "keeps what single clients report to nobody")
+        .when(is_set)
 }
 
 fn cohorts(round: &RoundPolicy) -> Vec<Setting> {
@@ -55,18 +75,21 @@ fn cohorts(round: &RoundPolicy) -> Vec<Setting> {
         of("[round] updates_min", "is what the round of a cohort must reach", *updates_min != default.updates_min),
         of("[round] over_selection", "sizes a cohort", *over_selection != default.over_selection),
         of("[round] available_min", "delays the draw of a cohort", *available_min != default.available_min),
-        of("[round] adapt updates_goal_min", "moves the goal of a cohort's round", follows_diversity),
+        of("[round] adapt updates_goal_min", "moves the goal of a cohort's round", follows_diversity)
+            .needs(if follows_diversity { &[Need::Figures] } else { &[] }, "follows the norms of updates"),
         Setting::of("[round] selection_timeout_ms")
             .needs(&[Need::Wait], "ends the wait for clients before a draw")
             .when(*selection_timeout_ms != default.selection_timeout_ms),
         match selection {
             Selection::Uniform => Setting::with("[round] selection", "uniform"),
-            Selection::Weighted => chosen("weighted"),
-            Selection::PowerOfChoice { .. } => chosen("power_of_choice"),
+            Selection::Weighted => chosen("weighted").needs(&[Need::Figures], "draws clients by their examples"),
+            Selection::PowerOfChoice { .. } => {
+                chosen("power_of_choice").needs(&[Need::Figures], "draws clients by their losses")
+            }
             Selection::Poisson { .. } => {
                 chosen("poisson").denies(&[Need::CohortSize], "draws each client by itself, with a chance of its own")
             }
-            Selection::Utility(_) => chosen("utility"),
+            Selection::Utility(_) => chosen("utility").needs(&[Need::Figures], "draws clients by their losses"),
         },
         Setting::of("[round] adapt")
             .needs(&[Need::CohortSize], "sizes a cohort by the drop-out of the rounds before")
@@ -159,7 +182,8 @@ fn algorithm(algorithm: &Algorithm) -> Vec<Setting> {
         .denies(&[Need::Gradient], "changes what clients send")
         .needs(&[Need::OneTraining], "needs updates that are each one training from the newest model");
     let corrects = |of: Setting| {
-        of.needs(&[Need::NewestBase], "makes corrections that are those of the newest version")
+        of.denies(&[Need::DeltaAlone], "adds to the sum of a version what its clients keep from round to round")
+            .needs(&[Need::NewestBase], "makes corrections that are those of the newest version")
             .needs(&[Need::EqualWeights], "keeps vectors that sum up to the model's only if all updates count alike")
             .needs(&[Need::WholeUpdate], "makes up with a client's vector for what its update left out")
             .needs(&[Need::TrainedValues], "corrects the gradient of each shared parameter")
@@ -171,12 +195,14 @@ fn algorithm(algorithm: &Algorithm) -> Vec<Setting> {
             other,
             Setting::with("[training] algorithm", "fed_prox with adaptive")
                 .needs(&[Need::NewestBase], "gives each round a mu of its own")
+                .needs(&[Need::Figures], "follows the losses of clients")
                 .when(adaptive.is_some()),
         ],
         Algorithm::FedNova { mu } => vec![
             other
                 .needs(&[Need::ExampleMean], "weighs updates by their examples and by the steps behind them")
                 .needs(&[Need::ClientSgd, Need::StepCount], "divides by a count of plain steps of SGD")
+                .denies(&[Need::DeltaAlone], "scales each update by its steps")
                 .denies(&[Need::FreeDivisor], "divides by the weights itself"),
             Setting::with("[training] algorithm", "fed_nova with mu")
                 .needs(&[Need::PlainSteps], "has a count for plain steps alone")
@@ -197,6 +223,7 @@ fn algorithm(algorithm: &Algorithm) -> Vec<Setting> {
                 .needs(&[Need::WholeUpdate], "moves a client by the whole pull at once")
                 .needs(&[Need::NothingPersonal], "gives each client weights of its own already")
                 .needs(&[Need::SeparateParameters], "lets the parameters of its clients stay apart")
+                .denies(&[Need::DeltaAlone], "sends pulls instead of deltas")
                 .denies(&[Need::MeanStep], "pulls towards stale values, which could make one negative"),
         ],
     }
@@ -248,7 +275,7 @@ fn optimizer(aggregation: &Aggregation) -> Vec<Setting> {
             .needs(&[Need::ExampleMean], "takes the mean of the gradients for that of the losses")
             .needs(&[Need::WholeUpdate], "takes an update for the gradient of one model")
             .needs(&[Need::ConstantRate], "sets the length of a step by a line search")
-            .needs(&[Need::ComparableLoss], "compares the losses of two rounds")
+            .needs(&[Need::ComparableLoss, Need::Figures], "compares the losses of two rounds")
             .needs(&[Need::ExactModel], "compares losses at the very points of its search"),
     };
     let schedule = Setting::of("[aggregation] schedule")

@@ -65,6 +65,10 @@ pub(super) enum Need {
     SeparateParameters,
     /// Clients start from the model of a version to the last bit.
     ExactModel,
+    /// An update carries the model's delta alone.
+    DeltaAlone,
+    /// What single clients report of their work is known: examples, losses, norms, metrics.
+    Figures,
 }
 
 impl Need {
@@ -107,6 +111,11 @@ impl Need {
             Self::PersonalParameters => "leave out personal_epochs, or name parameters in [model] personal",
             Self::SeparateParameters => "use linear layers",
             Self::ExactModel => "set codec = \"f32\" and no delta in [download]",
+            Self::DeltaAlone => "set algorithm = { kind = \"plain\" } or \"fed_prox\"",
+            Self::Figures => {
+                "draw cohorts with selection = { kind = \"uniform\" }, evaluate with where = \"coordinator\", and leave \
+                 out what follows losses or norms"
+            }
         }
     }
 }

@@ -16,7 +16,9 @@ use crate::api::bodies::LARGEST;
 use crate::api::extract::{Json, body};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
+use crate::runtime::offload::blocking;
 use tributary_engine::job::{JobSpec, SpecError};
+use tributary_engine::privacy::{explained, resolve};
 use tributary_engine::story::remarks;
 
 /// How a job is created.
@@ -70,9 +72,19 @@ pub(super) fn check_new(app: &App, file: &JobFile) -> Answer<()> {
     Err(ApiError::new(ProblemType::JobFileInvalid, detail))
 }
 
+/// The job file with what follows from its privacy budget. Finding the noise takes up to seconds.
+pub(super) async fn resolved(mut file: JobFile) -> Answer<JobFile> {
+    if file.privacy.is_none() {
+        return Ok(file);
+    }
+    let resolved = blocking(move || resolve(&mut file).map(|()| file)).await;
+    resolved.map_err(|error| invalid(&error.into()))
+}
+
 /// What creating a job of this file would store. Refused when creating it would be refused.
 pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> {
     check_new(app, &file)?;
+    let file = resolved(file).await?;
     // The id is part of what clients receive, and a dry run sends nothing.
     let spec = JobSpec::new(JobId::from_random([0; 16]), file).map_err(|error| invalid(&error))?;
     let (population, name) = (&spec.file.population, &spec.file.name);
@@ -92,6 +104,7 @@ pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> 
         parameters: spec.model.total() as u64,
         layers,
         remarks: remarks(&spec.file),
+        privacy: explained(&spec, Vec::new(), None),
         job: spec.file,
     }))
 }

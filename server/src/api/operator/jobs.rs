@@ -17,7 +17,7 @@ use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AuditAction, JobState};
 use tributary_protocol::update::bytes_max;
 
-use super::draft::{CreateQuery, SentJob, check_new, invalid, try_out};
+use super::draft::{CreateQuery, SentJob, check_new, invalid, resolved, try_out};
 use crate::api::auth::{Operator, Permit, Steers, Views};
 use crate::api::extract::{Json, Path, Query, full_page, page};
 use crate::api::models::{ModelFile, Reader, file_response};
@@ -36,13 +36,14 @@ pub(super) async fn create(
     operator: Operator<Steers>,
     State(app): State<Arc<App>>,
     Query(query): Query<CreateQuery>,
-    SentJob(mut file): SentJob,
+    SentJob(file): SentJob,
 ) -> Answer<Response> {
     let permit = operator.may(&file.population)?;
     if query.dry_run {
         return Ok(try_out(&app, file).await?.into_response());
     }
     check_new(&app, &file)?;
+    let mut file = resolved(file).await?;
     file.seed = Some(file.seed.unwrap_or_else(entropy::seed));
     let id = JobId::from_random(entropy::random());
     let spec = JobSpec::new(id, file).map_err(|error| invalid(&error))?;

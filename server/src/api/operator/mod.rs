@@ -14,6 +14,7 @@ mod oidc;
 mod outlook;
 mod overview;
 mod people;
+mod privacy;
 mod rounds;
 mod schedules;
 mod stale;
@@ -68,6 +69,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs/{job}/curve", get(rounds::curve))
         .route("/jobs/{job}/metric-curves", get(rounds::scalar_curves))
         .route("/jobs/{job}/outlook", get(outlook::show))
+        .route("/jobs/{job}/privacy", get(privacy::show))
         .route("/jobs/{job}/stale-clients", get(stale::list))
         .route("/jobs/{job}/shapes", get(clients::shapes))
         .route("/jobs/{job}/rounds/{number}/assignments", get(rounds::assignments))

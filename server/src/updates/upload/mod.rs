@@ -203,8 +203,13 @@ impl Upload {
         let traffic = Traffic { bytes_up: received.bytes, raw_bytes_up: spec.plain_bytes, ..Traffic::default() };
         let UpdateQuery { loss, steps, train_ms, ref metrics, .. } = self.query;
         let contribution = self.contribution();
+        let figures = match &spec.privacy {
+            None => Figures { contribution, loss, norm, steps, metrics: metrics.clone() },
+            // A unit counts as one, and what its client reports is kept nowhere.
+            Some(_) => Figures { contribution: Contribution::of_one(Weight::examples(1)), ..Figures::default() },
+        };
         Report {
-            figures: Figures { contribution, loss, norm, steps, metrics: metrics.clone() },
+            figures,
             accuracy: None,
             work_ms: train_ms,
             classes: None,

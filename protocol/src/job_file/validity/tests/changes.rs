@@ -32,6 +32,7 @@ const fn with(name: &'static str, set: &'static str, with: &'static str) -> Chan
 }
 
 const UNIFORM: &str = "aggregation.combine = 'uniform_mean'";
+const PRIVATE: &str = "aggregation.combine = 'uniform_mean'\nstop.rounds = 100";
 const PERSONAL: &str = "model.personal = ['layers.2.*']";
 
 /// Each value of a setting that another setting may not go with.
@@ -169,6 +170,8 @@ pub(super) const CHANGES: &[Change] = &[
          model.parameters = [{ name = 'layers.0.weight', shape = [2] }, { name = 'layers.2.w', shape = [2] }, \
          { name = 'control.layers.2.w', shape = [2] }]",
     ),
+    alone("evaluation", "evaluation.where = 'clients'"),
+    with("privacy", "privacy.epsilon = 2.0\nprivacy.delta = 1e-6", PRIVATE),
 ];
 
 /// The job file with these changes.

@@ -1,0 +1,243 @@
+//! What releases spend: two accountants, of which one checks the other.
+
+use std::collections::BTreeMap;
+
+use super::gaussian::bisect;
+use super::{pld, rdp};
+
+/// The tight accountant may exceed the other one by this, for the grid of its losses.
+const AGREEMENT: f64 = 1e-3;
+/// Bounds within which noise is sought.
+const NOISE_MIN: f64 = 0.05;
+const NOISE_MAX: f64 = 1e4;
+/// The relative width at which the search for noise ends.
+const NOISE_WIDTH: f64 = 1e-4;
+/// Most releases whose number is sought.
+const RELEASES_MAX: u32 = 1 << 20;
+
+/// One or several releases with the same noise, for a unit that can change each by at most one clip.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Charge {
+    /// Independent Gaussian noise; the standard deviation is in clips.
+    Gaussian { noise_multiplier: f64, times: u32 },
+    /// The same for units that are each drawn by a secret coin with this chance.
+    Sampled { noise_multiplier: f64, rate: f64, times: u32 },
+    /// Releases with correlated noise, all together: what a unit can change, divided by the fresh noise's deviation.
+    Correlated { mu: f64 },
+    /// Laplace noise; the scale is in clips.
+    Laplace { scale: f64, times: u32 },
+}
+
+impl Charge {
+    pub(super) fn times(&self) -> f64 {
+        match *self {
+            Self::Gaussian { times, .. } | Self::Sampled { times, .. } | Self::Laplace { times, .. } => times.into(),
+            Self::Correlated { .. } => 1.0,
+        }
+    }
+
+    /// About the standard deviation of the loss of one release.
+    pub(super) fn loss_deviation(&self) -> f64 {
+        match *self {
+            Self::Gaussian { noise_multiplier, .. } => 1.0 / noise_multiplier,
+            Self::Correlated { mu } => mu,
+            Self::Sampled { noise_multiplier, rate, .. } => {
+                rate * (noise_multiplier.powi(-2).min(50.0).exp_m1()).sqrt().min(1.0 / (rate * noise_multiplier))
+            }
+            Self::Laplace { scale, .. } => 1.0 / scale,
+        }
+    }
+
+    /// About the largest loss of one release that has a part in anything.
+    pub(super) fn loss_most(&self) -> f64 {
+        match *self {
+            Self::Gaussian { noise_multiplier, .. } | Self::Sampled { noise_multiplier, .. } => {
+                10.0 / noise_multiplier + 0.5 / (noise_multiplier * noise_multiplier)
+            }
+            Self::Correlated { mu } => 10.0 * mu + mu * mu / 2.0,
+            Self::Laplace { scale, .. } => 1.0 / scale,
+        }
+    }
+}
+
+/// What was spent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spent {
+    /// By the tight accountant: what is printed.
+    pub epsilon: f64,
+    /// By the other one, which is always valid and larger.
+    pub epsilon_renyi: f64,
+}
+
+/// The accountants do not agree, so one of them is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("the accountants disagree: {tight} by privacy losses, and only {renyi} by Rényi divergences")]
+pub struct AccountantError {
+    pub tight: f64,
+    pub renyi: f64,
+}
+
+/// What these charges spend together but for a chance of delta; nothing for none.
+///
+/// # Errors
+/// [`AccountantError`] when the tight accountant finds more than the other one.
+pub fn spent(charges: &[Charge], delta: f64) -> Result<Spent, AccountantError> {
+    let charges = merged(charges);
+    if charges.is_empty() {
+        return Ok(Spent { epsilon: 0.0, epsilon_renyi: 0.0 });
+    }
+    let (epsilon, epsilon_renyi) = (pld::epsilon(&charges, delta), rdp::epsilon(&charges, delta).epsilon);
+    match epsilon <= epsilon_renyi + AGREEMENT {
+        true => Ok(Spent { epsilon, epsilon_renyi }),
+        false => Err(AccountantError { tight: epsilon, renyi: epsilon_renyi }),
+    }
+}
+
+/// The same releases once each, with how often there were. Gaussian releases become one of the same mu.
+fn merged(charges: &[Charge]) -> Vec<Charge> {
+    let (mut squares, mut sampled, mut laplace) = (0.0, BTreeMap::<_, u32>::new(), BTreeMap::<_, u32>::new());
+    for charge in charges {
+        match *charge {
+            Charge::Gaussian { noise_multiplier, times } => squares += f64::from(times) / noise_multiplier.powi(2),
+            Charge::Correlated { mu } => squares += mu * mu,
+            Charge::Sampled { rate: 1.0, noise_multiplier, times } => {
+                squares += f64::from(times) / noise_multiplier.powi(2);
+            }
+            Charge::Sampled { noise_multiplier, rate, times } => {
+                *sampled.entry((noise_multiplier.to_bits(), rate.to_bits())).or_default() += times;
+            }
+            Charge::Laplace { scale, times } => *laplace.entry(scale.to_bits()).or_default() += times,
+        }
+    }
+    let gaussian = (squares > 0.0).then(|| Charge::Correlated { mu: squares.sqrt() });
+    let sampled = sampled.into_iter().map(|((noise, rate), times)| Charge::Sampled {
+        noise_multiplier: f64::from_bits(noise),
+        rate: f64::from_bits(rate),
+        times,
+    });
+    let laplace = laplace.into_iter().map(|(scale, times)| Charge::Laplace { scale: f64::from_bits(scale), times });
+    gaussian.into_iter().chain(sampled).chain(laplace).filter(|charge| charge.times() > 0.0).collect()
+}
+
+/// The least noise with which so many sampled releases stay within a budget, at most [`NOISE_WIDTH`] too much.
+///
+/// # Errors
+/// As [`spent`].
+pub(super) fn noise_of_sampled(epsilon: f64, delta: f64, rate: f64, times: u32) -> Result<f64, AccountantError> {
+    let charge = |noise_multiplier: f64| [Charge::Sampled { noise_multiplier, rate, times }];
+    let excess = |noise: f64| (pld::epsilon(&charge(noise), delta) / epsilon).max(1e-12).ln();
+    // The other accountant is quick, and finds a little too much.
+    let renyi = |noise: f64| rdp::epsilon(&charge(noise), delta).epsilon <= epsilon;
+    let mut high = (bisect(NOISE_MIN.ln(), NOISE_MAX.ln(), |noise| renyi(noise.exp())).exp(), 0.0);
+    high.1 = excess(high.0);
+    let mut low = (high.0 / 1.5, excess(high.0 / 1.5));
+    while low.1 <= 0.0 && low.0 > NOISE_MIN {
+        (high, low) = (low, (low.0 / 1.5, excess(low.0 / 1.5)));
+    }
+    // The method of false positions, with the value of an end halved that stays (Illinois).
+    let mut last_was_high = None;
+    while high.0 / low.0 > 1.0 + NOISE_WIDTH {
+        let share = (low.1 / (low.1 - high.1)).clamp(0.05, 0.95);
+        let noise = low.0 * (high.0 / low.0).powf(share);
+        let found = excess(noise);
+        if found <= 0.0 {
+            high = (noise, found);
+            low.1 *= if last_was_high == Some(true) { 0.5 } else { 1.0 };
+        } else {
+            low = (noise, found);
+            high.1 *= if last_was_high == Some(false) { 0.5 } else { 1.0 };
+        }
+        last_was_high = Some(found <= 0.0);
+    }
+    spent(&charge(high.0), delta).map(|_| high.0)
+}
+
+/// How many sampled releases with this noise stay within a budget.
+///
+/// # Errors
+/// As [`spent`].
+pub(super) fn releases_of_sampled(epsilon: f64, delta: f64, rate: f64, noise: f64) -> Result<u32, AccountantError> {
+    let charge = |times: u32| [Charge::Sampled { noise_multiplier: noise, rate, times }];
+    let is_kept = |times: u32| pld::epsilon(&charge(times), delta) <= epsilon;
+    // The other accountant is quick, and finds too few.
+    let mut kept = largest(RELEASES_MAX, |times| rdp::epsilon(&charge(times), delta).epsilon <= epsilon);
+    let mut step = (kept / 8).max(1);
+    while kept + step <= RELEASES_MAX && is_kept(kept + step) {
+        (kept, step) = (kept + step, 2 * step);
+    }
+    kept += largest(step - 1, |more| is_kept(kept + more));
+    spent(&charge(kept.max(1)), delta).map(|_| kept)
+}
+
+/// The largest number up to `most` that is kept, where all smaller ones above 0 are as well; 0 if none is.
+pub(super) fn largest(most: u32, is_kept: impl Fn(u32) -> bool) -> u32 {
+    let (mut kept, mut broken) = (0, most.saturating_add(1));
+    while broken - kept > 1 {
+        let middle = kept + (broken - kept) / 2;
+        if is_kept(middle) {
+            kept = middle;
+        } else {
+            broken = middle;
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_in_parts_is_the_whole() {
+        let one = |times| Charge::Sampled { noise_multiplier: 1.0, rate: 0.01, times };
+        let whole = spent(&[one(100)], 1e-6).unwrap();
+        assert_eq!(spent(&vec![one(1); 100], 1e-6).unwrap(), whole);
+        assert_eq!(spent(&[one(60), one(40)], 1e-6).unwrap(), whole);
+        assert_eq!(spent(&[], 1e-6).unwrap().epsilon, 0.0);
+    }
+
+    #[test]
+    fn epsilon_grows_with_rounds_rate_less_noise_and_less_delta() {
+        let of = |noise_multiplier, rate, times, delta| {
+            spent(&[Charge::Sampled { noise_multiplier, rate, times }], delta).unwrap().epsilon
+        };
+        let middle = of(1.0, 0.01, 200, 1e-6);
+        for more in
+            [of(0.9, 0.01, 200, 1e-6), of(1.0, 0.02, 200, 1e-6), of(1.0, 0.01, 300, 1e-6), of(1.0, 0.01, 200, 1e-7)]
+        {
+            assert!(more > middle, "{more} {middle}");
+        }
+    }
+
+    #[test]
+    fn the_least_noise_of_a_budget_is_as_printed() {
+        for (epsilon, wanted) in [(1.0, 0.8167), (8.0, 0.4687)] {
+            let noise = noise_of_sampled(epsilon, 1e-8, 1e-3, 2_000).unwrap();
+            assert!((noise - wanted).abs() <= 2e-4, "{epsilon}: {noise} is not {wanted}");
+        }
+        let releases = releases_of_sampled(4.0, 1e-5, 0.1, 1.5).unwrap();
+        let of = |times| spent(&[Charge::Sampled { noise_multiplier: 1.5, rate: 0.1, times }], 1e-5).unwrap().epsilon;
+        assert!(of(releases) <= 4.0 && of(releases + 1) > 4.0, "{releases}");
+    }
+
+    /// Goal: the tight accountant never spends more than the other. Method: random ledgers of a fixed seed.
+    #[test]
+    fn the_accountants_agree_on_random_ledgers() {
+        let mut stream = tributary_protocol::seed::Seed(9).stream();
+        let ledgers = std::env::var("TRIBUTARY_LEDGERS").map_or(8, |count| count.parse().expect("a number"));
+        for _ in 0..ledgers {
+            let charges: Vec<Charge> = (0..1 + stream.below(3))
+                .map(|_| {
+                    let noise_multiplier = 0.4 + 6.0 * stream.unit() * stream.unit();
+                    let times = 1 + stream.below(300) as u32;
+                    match stream.below(4) {
+                        0 => Charge::Gaussian { noise_multiplier: 4.0 * noise_multiplier, times: 1 + times / 50 },
+                        1 => Charge::Laplace { scale: 20.0 * noise_multiplier, times: 1 + times / 50 },
+                        _ => Charge::Sampled { noise_multiplier, rate: 0.3 * stream.unit().powi(2), times },
+                    }
+                })
+                .collect();
+            spent(&charges, 1e-6).unwrap_or_else(|error| panic!("{error}: {charges:?}"));
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a ledger says was spent, from its entries alone.
+
+use tributary_protocol::job_file::Mechanism;
+use tributary_protocol::operator::{EpsilonPair, JobPrivacy, LedgerEntry};
+use tributary_protocol::state::Task;
+
+use super::accountant::{AccountantError, Charge, spent};
+use super::resolve::units_needed;
+use super::terms::Charged;
+use crate::job::JobSpec;
+use crate::round::TaskPolicy;
+
+/// What the entries of a job's ledger spend together, but for a chance of delta.
+///
+/// # Errors
+/// [`AccountantError`] when the accountants disagree.
+pub fn spent_by(entries: &[LedgerEntry], delta: f64) -> Result<EpsilonPair, AccountantError> {
+    let Some(last) = entries.last() else { return Ok(EpsilonPair::default()) };
+    let correlated = entries.iter().filter(|entry| entry.mechanism == Mechanism::Blt);
+    // All releases with correlated noise are one: the largest of what the entries say of it.
+    let mu = correlated.map(|entry| entry.sensitivity / entry.noise_multiplier).fold(0.0, f64::max);
+    if mu > 0.0 {
+        let epsilon = spent(&[Charge::Correlated { mu }], delta)?.epsilon;
+        return Ok(EpsilonPair { models: epsilon, cohorts: epsilon });
+    }
+    // Who knows the cohorts knows in which releases a unit took part. The entry with the least noise stands for all.
+    let noise_multiplier = entries.iter().map(|entry| entry.noise_multiplier).fold(f64::INFINITY, f64::min);
+    let known = Charge::Gaussian { noise_multiplier, times: last.participations };
+    let cohorts = spent(&[known], delta)?.epsilon;
+    let sampled = |entry: &LedgerEntry| {
+        Some(Charge::Sampled { noise_multiplier: entry.noise_multiplier, rate: entry.rate?, times: 1 })
+    };
+    match entries.iter().map(sampled).collect::<Option<Vec<_>>>() {
+        Some(sampled) => Ok(EpsilonPair { models: spent(&sampled, delta)?.epsilon, cohorts }),
+        None => Ok(EpsilonPair { models: cohorts, cohorts }),
+    }
+}
+
+/// The privacy of a job for people; none without `[privacy]`. `spent` is what its ledger comes to.
+pub fn explained(spec: &JobSpec, ledger: Vec<LedgerEntry>, spent: Option<EpsilonPair>) -> Option<JobPrivacy> {
+    let (terms, settings) = (spec.privacy.as_ref()?, spec.file.privacy.as_ref()?);
+    let policy = TaskPolicy::of(&spec.file, Task::Train)?;
+    let charged = Charged {
+        releases: ledger.last().map_or(0, |last| last.number),
+        participations: ledger.last().map_or(0, |last| last.participations),
+    };
+    let noise = terms.noise(&policy);
+    Some(JobPrivacy {
+        terms: settings.clone(),
+        // Noise that everybody can repeat hides nothing.
+        spent: spent.filter(|_| settings.test_key.is_none()),
+        is_spent: !terms.allows(charged),
+        noise_per_step: noise.values / noise.divisor,
+        units_needed: units_needed(&spec.file, terms.participation),
+        ledger,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_protocol::operator::CHAIN_BEGINS;
+
+    use super::*;
+
+    fn entry(mechanism: Mechanism, rate: Option<f64>, participations: u32) -> LedgerEntry {
+        LedgerEntry {
+            at_ms: 0,
+            hash: CHAIN_BEGINS,
+            mechanism,
+            noise_multiplier: 1.0,
+            number: 1,
+            participations,
+            previous: CHAIN_BEGINS,
+            rate,
+            round: 1,
+            sensitivity: if mechanism == Mechanism::Blt { 0.5 } else { 1.0 },
+            version: 1,
+        }
+    }
+
+    #[test]
+    fn each_mechanism_is_charged_as_the_page_says() {
+        let near = |got: f64, wanted: f64| assert!((got - wanted).abs() < 2e-3, "{got} is not {wanted}");
+        assert_eq!(spent_by(&[], 1e-8).unwrap(), EpsilonPair::default());
+        for (times, wanted) in [(1, 5.776), (2, 8.534), (3, 10.776)] {
+            near(spent_by(&[entry(Mechanism::Gaussian, None, times)], 1e-8).unwrap().cohorts, wanted);
+        }
+        let blt = vec![entry(Mechanism::Blt, None, 1); 9];
+        let spent = spent_by(&blt, 1e-6).unwrap();
+        near(spent.models, super::super::gaussian::epsilon(0.5, 1e-6));
+        assert_eq!(spent.models.to_bits(), spent.cohorts.to_bits());
+        let sampled = spent_by(&vec![entry(Mechanism::Gaussian, Some(0.1), 3); 100], 1e-5).unwrap();
+        near(sampled.models, 7.046_602_88);
+        assert!(sampled.cohorts > sampled.models);
+    }
+}

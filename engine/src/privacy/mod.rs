@@ -1,0 +1,34 @@
+//! Differential privacy: what releases spend, the noise of a secret key, clips in integers.
+//!
+//! | item | what it is |
+//! |---|---|
+//! | [`resolve`], [`Terms`] | from a budget to the noise of a job and the rests of its units |
+//! | [`Charge`], [`spent`] | what releases spend, by two accountants of which one checks the other |
+//! | [`spent_by`] | the same from the entries of a ledger alone |
+//! | [`rdp`], [`pld`], [`gaussian`] | Rényi divergences; distributions of privacy losses; one Gaussian release exactly |
+//! | [`Blt`], [`Buffers`] | noise that is correlated from version to version |
+//! | [`Normal`], [`block_key`] | exact draws of the normal distribution; the key of a block of parameters |
+//! | [`SquareSum`], [`IntegerClip`], [`next_clip`] | clipping in integers, and the clip that follows its updates |
+
+mod accountant;
+mod blt;
+mod clip;
+pub mod gaussian;
+mod ledger;
+mod normal;
+pub mod pld;
+pub mod rdp;
+mod resolve;
+mod search;
+mod terms;
+
+pub use accountant::{AccountantError, Charge, Spent, spent};
+pub use blt::{Blt, Buffers, Distance, Participation, in_steps};
+pub use clip::{IntegerClip, NoiseSplit, SquareSum, next_clip};
+pub use ledger::{explained, spent_by};
+pub use normal::{FIXED_PLACES, NOISE_BLOCK, Normal, block_key};
+pub use resolve::{BudgetError, resolve};
+pub use terms::{Charged, RoundNoise, Terms};
+
+/// Binary places of the noise of a sum: its standard deviation is 2^20 steps of the grid.
+pub const NOISE_PLACES: u32 = 20;

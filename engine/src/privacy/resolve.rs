@@ -1,0 +1,170 @@
+//! From a budget to noise: what the coordinator fills in when it creates a private job.
+
+use tributary_protocol::job_file::{JobFile, Mechanism, Privacy};
+
+use super::accountant::{AccountantError, largest, noise_of_sampled, releases_of_sampled};
+use super::blt::{Blt, Participation};
+use super::gaussian;
+use super::terms::{participation, rate};
+
+/// Why a job's budget cannot be kept.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BudgetError {
+    #[error(
+        "with a noise_multiplier of {noise} the first release spends more than epsilon = {epsilon}: leave it out, and \
+         the coordinator finds the least that is enough"
+    )]
+    TooLittleNoise { noise: f64, epsilon: f64 },
+    #[error(
+        "delta = {delta} is above one in ten times the units that the job needs, {units}: it would allow the data of \
+         one unit to become public"
+    )]
+    LargeDelta { delta: f64, units: u64 },
+    #[error("epsilon = {epsilon} needs noise of {noise} clips, more than any job may have: allow a larger epsilon")]
+    TooMuchNoise { noise: f64, epsilon: f64 },
+    #[error(transparent)]
+    Accountant(#[from] AccountantError),
+}
+
+/// Largest noise multiplier that a job file may have.
+const NOISE_MAX: f64 = 1e6;
+/// A solved noise multiplier is raised by this part, so that rounding keeps the budget.
+const SOLVED_SLACK: f64 = 1e-9;
+
+/// Fills in what follows from a job's budget: the least noise with which its rounds stay within it, the rest of units,
+/// and how many releases there may be. A job without `[privacy]` stays as it is.
+///
+/// # Errors
+/// [`BudgetError`] for a job whose budget allows no release, or whose delta is too large for its units.
+pub fn resolve(file: &mut JobFile) -> Result<(), BudgetError> {
+    let Some(privacy) = &file.privacy else { return Ok(()) };
+    let (terms, rate) = (participation(file, privacy), rate(file, privacy));
+    let units = units_needed(file, terms);
+    if privacy.delta * 10.0 * units as f64 > 1.0 {
+        return Err(BudgetError::LargeDelta { delta: privacy.delta, units });
+    }
+    let (noise, releases) = match (privacy.mechanism, rate) {
+        (Mechanism::Blt, _) => correlated(privacy, terms)?,
+        (Mechanism::Gaussian, None) => independent(privacy, terms)?,
+        (Mechanism::Gaussian, Some(rate)) => sampled(privacy, terms, rate)?,
+    };
+    let epsilon = privacy.epsilon;
+    if noise > NOISE_MAX {
+        return Err(BudgetError::TooMuchNoise { noise, epsilon });
+    }
+    if releases == 0 {
+        return Err(BudgetError::TooLittleNoise { noise, epsilon });
+    }
+    if let Some(privacy) = &mut file.privacy {
+        privacy.separation = Some(terms.separation);
+        privacy.noise_multiplier = Some(noise);
+        privacy.releases_max = Some(releases);
+    }
+    Ok(())
+}
+
+/// Units without which a job cannot have its versions: each takes part a number of times.
+pub(super) fn units_needed(file: &JobFile, Participation { versions, separation, times }: Participation) -> u64 {
+    let per_version = u64::from(file.round.goal());
+    // Until a unit may take part again, others must; and all updates come from units that each have so many.
+    let resting = per_version * u64::from(separation.min(versions));
+    resting.max((per_version * u64::from(versions)).div_ceil(u64::from(times.max(1))))
+}
+
+fn correlated(privacy: &Privacy, terms: Participation) -> Result<(f64, u32), BudgetError> {
+    let blt = Blt::fit(terms);
+    let most = gaussian::mu(privacy.epsilon, privacy.delta);
+    let mu = |versions: u32, noise: f64| blt.sensitivity_squared(Participation { versions, ..terms }).sqrt() / noise;
+    Ok(match privacy.noise_multiplier {
+        None => (mu(terms.versions, 1.0) / most * (1.0 + SOLVED_SLACK), terms.versions),
+        Some(noise) => (noise, largest(terms.versions, |versions| mu(versions, noise) <= most)),
+    })
+}
+
+fn independent(privacy: &Privacy, terms: Participation) -> Result<(f64, u32), BudgetError> {
+    let most = gaussian::mu(privacy.epsilon, privacy.delta);
+    let times = terms.times.min(terms.versions);
+    Ok(match privacy.noise_multiplier {
+        None => (f64::from(times).sqrt() / most * (1.0 + SOLVED_SLACK), times),
+        Some(noise) => (noise, largest(terms.versions, |times| f64::from(times).sqrt() / noise <= most)),
+    })
+}
+
+fn sampled(privacy: &Privacy, terms: Participation, rate: f64) -> Result<(f64, u32), BudgetError> {
+    Ok(match privacy.noise_multiplier {
+        None => (noise_of_sampled(privacy.epsilon, privacy.delta, rate, terms.versions)?, terms.versions),
+        Some(noise) => (noise, releases_of_sampled(privacy.epsilon, privacy.delta, rate, noise)?.min(terms.versions)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::privacy::{Charge, Charged, Terms, spent};
+    use crate::round::TaskPolicy;
+
+    const JOB: &str = "name = 'a'\npopulation = 'b'\nmodel.parameters = [{ name = 'w', shape = [2] }]\n\
+        training.steps = 1\ntraining.optimizer = { kind = 'sgd', learning_rate = 0.1 }\n\
+        aggregation.combine = 'uniform_mean'\n";
+
+    fn resolved(privacy: &str) -> Result<JobFile, BudgetError> {
+        let mut file = JobFile::parse(&format!("{JOB}{privacy}")).unwrap();
+        resolve(&mut file).map(|()| file)
+    }
+
+    fn budget(epsilon: f64, settings: &str) -> String {
+        format!("stop.rounds = 100\nprivacy.epsilon = {epsilon}\nprivacy.delta = 1e-6\n{settings}")
+    }
+
+    #[test]
+    fn the_noise_of_each_mechanism_spends_the_budget_and_no_more() {
+        let of = |settings: &str| {
+            let file = resolved(&budget(2.0, settings)).unwrap();
+            let terms = Terms::of(&file).unwrap();
+            (terms.clone(), file.privacy.unwrap().releases_max.unwrap())
+        };
+        let (blt, releases) = of("");
+        assert_eq!((releases, blt.participation.separation), (100, 25));
+        let charge = Charge::Correlated { mu: blt.sensitivity / blt.noise_multiplier };
+        assert!((spent(&[charge], 1e-6).unwrap().epsilon - 2.0).abs() < 1e-3);
+        let (gaussian, releases) = of("privacy.mechanism = 'gaussian'");
+        let charge = Charge::Gaussian { noise_multiplier: gaussian.noise_multiplier, times: 4 };
+        assert_eq!(releases, 4, "updates of one unit");
+        assert!((spent(&[charge], 1e-6).unwrap().epsilon - 2.0).abs() < 1e-3);
+        let policy = TaskPolicy { goal: 20, ..TaskPolicy::default() };
+        let noise = blt.noise(&policy);
+        assert!(noise.values > blt.noise_multiplier && noise.divisor == 20.0, "the count of the clip has a share");
+        let (fixed, _) = of("privacy.clip = 1.0");
+        let noise = fixed.noise(&policy);
+        assert_eq!((noise.values, noise.count), (fixed.noise_multiplier, None));
+    }
+
+    /// A budget for 37 updates of one unit allows 37 releases, and not one more.
+    #[test]
+    fn given_noise_says_how_many_releases_there_may_be() {
+        let noise = 37.5f64.sqrt() / gaussian::mu(2.0, 1e-6);
+        let often = "privacy.mechanism = 'gaussian'\nprivacy.participations_max = 100\nprivacy.separation = 1";
+        let file = resolved(&budget(2.0, &format!("{often}\nprivacy.noise_multiplier = {noise}"))).unwrap();
+        let terms = Terms::of(&file).unwrap();
+        assert_eq!(terms.releases_max, 37);
+        assert!(terms.allows(Charged { releases: 36, participations: 36 }));
+        assert!(!terms.allows(Charged { releases: 37, participations: 37 }));
+        assert!(terms.allows(Charged { releases: 60, participations: 36 }), "others took part");
+        let few = resolved(&budget(2.0, "privacy.noise_multiplier = 4.0\nprivacy.separation = 100")).unwrap();
+        let terms = Terms::of(&few).unwrap();
+        assert!(terms.allows(Charged { releases: terms.releases_max - 1, participations: 1 }));
+        assert!(!terms.allows(Charged { releases: terms.releases_max, participations: 1 }));
+    }
+
+    #[test]
+    fn a_budget_that_cannot_be_kept_is_refused_with_its_numbers() {
+        let refused = |text: &str| resolved(text).unwrap_err();
+        assert!(matches!(refused(&budget(0.1, "privacy.noise_multiplier = 0.1")), BudgetError::TooLittleNoise { .. }));
+        let large = budget(1.0, "").replace("1e-6", "1e-3");
+        assert_eq!(refused(&large), BudgetError::LargeDelta { delta: 1e-3, units: 250 });
+        assert!(matches!(refused(&budget(1e-7, "")), BudgetError::TooMuchNoise { .. }));
+        let mut plain = JobFile::parse(&format!("{JOB}stop.rounds = 1")).unwrap();
+        assert_eq!(resolve(&mut plain), Ok(()));
+        assert!(Terms::of(&plain).is_none());
+    }
+}

@@ -1,0 +1,36 @@
+//! What a private job promises, and what it has spent.
+
+use serde::{Deserialize, Serialize};
+
+use super::ledger::LedgerEntry;
+use crate::job_file::Privacy;
+
+/// The epsilons of a promise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EpsilonPair {
+    /// Against those who see the models, and not who took part.
+    pub models: f64,
+    /// Against those who also know who took part in which round.
+    pub cohorts: f64,
+}
+
+/// The privacy of a job: its terms, what it has spent, its ledger.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobPrivacy {
+    /// The terms of the job, with everything that the coordinator filled in.
+    pub terms: Privacy,
+    /// What was spent; absent in a job with a `test_key`, whose noise everybody can repeat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<EpsilonPair>,
+    /// Whether the budget allows no further round.
+    pub is_spent: bool,
+    /// Standard deviation of the noise in each number of a step, in clips: the noise multiplier divided by the updates
+    /// of a round.
+    pub noise_per_step: f64,
+    /// Units without which the job cannot have all its versions.
+    pub units_needed: u64,
+    /// The releases, oldest first.
+    pub ledger: Vec<LedgerEntry>,
+}
