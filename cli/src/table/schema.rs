@@ -25,6 +25,8 @@ pub(crate) struct SchemaOptions {
     pub(crate) drops_missing: bool,
     /// Whether the table must have the target, and no columns that nobody named.
     pub(crate) is_for_training: bool,
+    /// Whether the file is Parquet whatever its name is.
+    pub(crate) is_parquet: bool,
 }
 
 /// Raw rows, in the order of the job's columns.
@@ -265,6 +267,15 @@ mod tests {
     }
 
     const GOOD: &str = "stays,ward,age,admitted,cells\nyes,west,40,1970-01-03,5e6\nno,none,0,1970-01-01T12:00:00,NA\n";
+
+    #[test]
+    fn lines_are_counted_whatever_ends_them() {
+        for end in ["\n", "\r\n"] {
+            let text = (GOOD.to_owned() + "no,west,old,1970-01-01,1\n").replace('\n', end);
+            let refused = read(&text, &training()).unwrap_err().to_string();
+            assert!(refused.contains("line 4: column age: \"old\""), "{refused}");
+        }
+    }
 
     #[test]
     fn columns_are_found_by_name_in_any_order() {

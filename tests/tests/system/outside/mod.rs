@@ -12,6 +12,7 @@
 //! | [`package`] | clients of the Python package, which is the SDK with Python's types |
 //! | [`predictions`] | clients of all kinds predict while there is no coordinator |
 //! | [`scan`] | sslyze, a scanner of TLS |
+//! | [`smallest`] | the shortest apps of all languages |
 
 mod app;
 mod boards;
@@ -23,6 +24,7 @@ mod package;
 mod page;
 mod predictions;
 mod scan;
+mod smallest;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
