@@ -8,9 +8,11 @@ use tributary_server::db::ClaimError;
 use crate::backup::{self, BackupArgs, RestoreArgs};
 use crate::demo::args::DemoArgs;
 use crate::error::{CliError, Failure, exit};
+use crate::options::GlobalArgs;
 use crate::output::Output;
+use crate::privacy::PrivacyCommand;
 use crate::serve::ServeArgs;
-use crate::{demo, serve};
+use crate::{demo, privacy, serve};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CoordinatorCommand {
@@ -22,14 +24,18 @@ pub(crate) enum CoordinatorCommand {
     Backup(BackupArgs),
     /// Creates a SQLite database from a backup.
     Restore(RestoreArgs),
+    /// Says what the privacy of a job comes to, and what it has spent.
+    #[command(subcommand)]
+    Privacy(PrivacyCommand),
 }
 
-pub(crate) async fn run(command: CoordinatorCommand, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(command: CoordinatorCommand, global: &GlobalArgs, output: &Output) -> Result<(), CliError> {
     match command {
         CoordinatorCommand::Demo(args) => demo::run(&args, output).await,
         CoordinatorCommand::Serve(args) => serve::run(*args, output).await,
         CoordinatorCommand::Backup(args) => backup::backup(&args, output).await,
         CoordinatorCommand::Restore(args) => backup::restore(&args, output).await,
+        CoordinatorCommand::Privacy(command) => privacy::run(command, global, output).await,
     }
 }
 

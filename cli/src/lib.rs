@@ -43,6 +43,8 @@ mod otlp;
 pub mod output;
 mod population;
 mod predict;
+#[cfg(feature = "coordinator")]
+mod privacy;
 mod profile;
 #[cfg(feature = "coordinator")]
 pub mod random;
@@ -107,7 +109,7 @@ pub fn runtime() -> Result<Runtime, CliError> {
 async fn run(CommandLine { global, command }: CommandLine, output: Output) -> Result<(), CliError> {
     match command {
         #[cfg(feature = "coordinator")]
-        Command::Coordinator(command) => coordinator::run(command, &output).await,
+        Command::Coordinator(command) => coordinator::run(command, &global, &output).await,
         Command::Job(command) => job::run(command, &profile::resolved(&global)?.operator_api(&output)?, &output).await,
         Command::Round(command) => {
             round::run(command, &profile::resolved(&global)?.operator_api(&output)?, &output).await

@@ -349,6 +349,12 @@ impl Api {
         self.get(&segments, &[("task", task.to_string())]).await
     }
 
+    /// `GET /operator/v1/jobs/{id}/privacy`
+    #[cfg(feature = "coordinator")]
+    pub async fn privacy(&self, id: JobId) -> Result<operator::JobPrivacy, ApiError> {
+        self.get(&["jobs", &id.to_string(), "privacy"], &[]).await
+    }
+
     /// `GET /operator/v1/jobs/{id}/rounds?latest=true`: the newest rounds, newest first
     pub async fn latest_rounds(&self, id: JobId, task: Task, limit: u32) -> Result<Vec<Round>, ApiError> {
         let pairs = [("task", task.to_string()), ("latest", "true".into()), ("limit", limit.to_string())];

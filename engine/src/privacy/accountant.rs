@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::charge::Charge;
 use super::gaussian::bisect;
 use super::{pld, rdp};
 
@@ -14,51 +15,6 @@ const NOISE_MAX: f64 = 1e4;
 const NOISE_WIDTH: f64 = 1e-4;
 /// Most releases whose number is sought.
 const RELEASES_MAX: u32 = 1 << 20;
-
-/// One or several releases with the same noise, for a unit that can change each by at most one clip.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Charge {
-    /// Independent Gaussian noise; the standard deviation is in clips.
-    Gaussian { noise_multiplier: f64, times: u32 },
-    /// The same for units that are each drawn by a secret coin with this chance.
-    Sampled { noise_multiplier: f64, rate: f64, times: u32 },
-    /// Releases with correlated noise, all together: what a unit can change, divided by the fresh noise's deviation.
-    Correlated { mu: f64 },
-    /// Laplace noise; the scale is in clips.
-    Laplace { scale: f64, times: u32 },
-}
-
-impl Charge {
-    pub(super) fn times(&self) -> f64 {
-        match *self {
-            Self::Gaussian { times, .. } | Self::Sampled { times, .. } | Self::Laplace { times, .. } => times.into(),
-            Self::Correlated { .. } => 1.0,
-        }
-    }
-
-    /// About the standard deviation of the loss of one release.
-    pub(super) fn loss_deviation(&self) -> f64 {
-        match *self {
-            Self::Gaussian { noise_multiplier, .. } => 1.0 / noise_multiplier,
-            Self::Correlated { mu } => mu,
-            Self::Sampled { noise_multiplier, rate, .. } => {
-                rate * (noise_multiplier.powi(-2).min(50.0).exp_m1()).sqrt().min(1.0 / (rate * noise_multiplier))
-            }
-            Self::Laplace { scale, .. } => 1.0 / scale,
-        }
-    }
-
-    /// About the largest loss of one release that has a part in anything.
-    pub(super) fn loss_most(&self) -> f64 {
-        match *self {
-            Self::Gaussian { noise_multiplier, .. } | Self::Sampled { noise_multiplier, .. } => {
-                10.0 / noise_multiplier + 0.5 / (noise_multiplier * noise_multiplier)
-            }
-            Self::Correlated { mu } => 10.0 * mu + mu * mu / 2.0,
-            Self::Laplace { scale, .. } => 1.0 / scale,
-        }
-    }
-}
 
 /// What was spent.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,8 +5,7 @@
 //! fresh noise z by `n = z - S_1 - S_2`, then `S_i = theta_i S_i + omega_i n` (buffered linear Toeplitz: Dvijotham et
 //! al. 2024, <https://arxiv.org/abs/2404.16706>; McMahan, Xu and Zhang 2024, <https://arxiv.org/abs/2408.08868>).
 
-use super::NOISE_PLACES;
-use super::normal::FIXED_PLACES;
+use super::normal::{FIXED_PLACES, NOISE_PLACES};
 use super::search::least;
 
 /// One is 2^32 in [`Blt`].

@@ -1,14 +1,10 @@
 //! What a ledger says was spent, from its entries alone.
 
 use tributary_protocol::job_file::Mechanism;
-use tributary_protocol::operator::{EpsilonPair, JobPrivacy, LedgerEntry};
-use tributary_protocol::state::Task;
+use tributary_protocol::operator::{EpsilonPair, LedgerEntry};
 
-use super::accountant::{AccountantError, Charge, spent};
-use super::resolve::units_needed;
-use super::terms::Charged;
-use crate::job::JobSpec;
-use crate::round::TaskPolicy;
+use super::accountant::{AccountantError, spent};
+use super::charge::Charge;
 
 /// What the entries of a job's ledger spend together, but for a chance of delta.
 ///
@@ -34,26 +30,6 @@ pub fn spent_by(entries: &[LedgerEntry], delta: f64) -> Result<EpsilonPair, Acco
         Some(sampled) => Ok(EpsilonPair { models: spent(&sampled, delta)?.epsilon, cohorts }),
         None => Ok(EpsilonPair { models: cohorts, cohorts }),
     }
-}
-
-/// The privacy of a job for people; none without `[privacy]`. `spent` is what its ledger comes to.
-pub fn explained(spec: &JobSpec, ledger: Vec<LedgerEntry>, spent: Option<EpsilonPair>) -> Option<JobPrivacy> {
-    let (terms, settings) = (spec.privacy.as_ref()?, spec.file.privacy.as_ref()?);
-    let policy = TaskPolicy::of(&spec.file, Task::Train)?;
-    let charged = Charged {
-        releases: ledger.last().map_or(0, |last| last.number),
-        participations: ledger.last().map_or(0, |last| last.participations),
-    };
-    let noise = terms.noise(&policy);
-    Some(JobPrivacy {
-        terms: settings.clone(),
-        // Noise that everybody can repeat hides nothing.
-        spent: spent.filter(|_| settings.test_key.is_none()),
-        is_spent: !terms.allows(charged),
-        noise_per_step: noise.values / noise.divisor,
-        units_needed: units_needed(&spec.file, terms.participation),
-        ledger,
-    })
 }
 
 #[cfg(test)]

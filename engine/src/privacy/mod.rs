@@ -12,6 +12,7 @@
 
 mod accountant;
 mod blt;
+mod charge;
 mod clip;
 pub mod gaussian;
 mod ledger;
@@ -22,13 +23,11 @@ mod resolve;
 mod search;
 mod terms;
 
-pub use accountant::{AccountantError, Charge, Spent, spent};
+pub use accountant::{AccountantError, Spent, spent};
 pub use blt::{Blt, Buffers, Distance, Participation, in_steps};
+pub use charge::Charge;
 pub use clip::{IntegerClip, NoiseSplit, SquareSum, next_clip};
-pub use ledger::{explained, spent_by};
-pub use normal::{FIXED_PLACES, NOISE_BLOCK, Normal, block_key};
-pub use resolve::{BudgetError, resolve};
+pub use ledger::spent_by;
+pub use normal::{FIXED_PLACES, NOISE_BLOCK, NOISE_PLACES, Normal, block_key};
+pub use resolve::{BudgetError, resolve, units_needed};
 pub use terms::{Charged, RoundNoise, Terms};
-
-/// Binary places of the noise of a sum: its standard deviation is 2^20 steps of the grid.
-pub const NOISE_PLACES: u32 = 20;

@@ -13,6 +13,9 @@ use tributary_protocol::seed::SecretStream;
 /// Binary places of a value of [`Normal::fixed`].
 pub const FIXED_PLACES: u32 = 120;
 
+/// Binary places of the noise of a sum: its standard deviation is 2^20 steps of the grid.
+pub const NOISE_PLACES: u32 = 20;
+
 /// Parameters whose noise has one key.
 pub const NOISE_BLOCK: usize = 1 << 12;
 
@@ -141,11 +144,11 @@ impl Normal {
 }
 
 /// The key of the noise of one block of [`NOISE_BLOCK`] parameters: HKDF-SHA256 (RFC 5869) of the round's key, with the
-/// job as salt.
-pub fn block_key(key: &[u8; 32], job: &[u8], round: u64, block: u32) -> [u8; 32] {
+/// job's seed as salt.
+pub fn block_key(key: &[u8; 32], salt: &[u8], round: u64, block: u32) -> [u8; 32] {
     let mut derived = [0; 32];
     let info: [&[u8]; 3] = [b"tributary noise 1", &round.to_le_bytes(), &block.to_le_bytes()];
-    Hkdf::<Sha256>::new(Some(job), key)
+    Hkdf::<Sha256>::new(Some(salt), key)
         .expand_multi_info(&info, &mut derived)
         .expect("32 bytes are fewer than HKDF can make");
     derived

@@ -1,10 +1,10 @@
 //! Privacy loss distributions: the second accountant, which is tight (Koskela, Jälkö and Honkela 2020,
 //! <https://arxiv.org/abs/1906.03049>).
 //!
-//! The loss of a release is the logarithm of how much likelier its outcome is with a unit's data than without. Losses of
-//! many releases add up, so their distribution is a convolution. Each atom of a release's loss is split between the two
-//! grid points beside it so that the probability with and the probability without are both kept (Doroshenko et al. 2022,
-//! <https://arxiv.org/abs/2207.04380>): then no epsilon comes out too small.
+//! The loss of a release is the logarithm of how much likelier its outcome is with a unit's data than without. Losses
+//! of many releases add up, so their distribution is a convolution. Each atom of a release's loss is split between the
+//! two grid points beside it so that the probability with and the probability without are both kept (Doroshenko et al.
+//! 2022, <https://arxiv.org/abs/2207.04380>): then no epsilon comes out too small.
 //!
 //! The chances that matter are as small as delta, far below the rounding errors of a Fourier transform. So the
 //! distributions are tilted first: multiplied by `exp(tilt x loss)`, after which the losses near epsilon are the likely
@@ -13,7 +13,7 @@
 use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;
 
-use super::accountant::Charge;
+use super::charge::Charge;
 use super::gaussian::bisect;
 use super::rdp;
 

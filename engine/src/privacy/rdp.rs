@@ -2,7 +2,7 @@
 //! <https://arxiv.org/abs/1908.10530>; conversion by Canonne, Kamath and Steinke 2020,
 //! <https://arxiv.org/abs/2004.00010>, proposition 12).
 
-use super::accountant::Charge;
+use super::charge::Charge;
 use super::gaussian::log_below;
 
 /// Terms of a series after which an order is given up: it converges slowly for small orders and large rates.

@@ -64,7 +64,7 @@ pub fn resolve(file: &mut JobFile) -> Result<(), BudgetError> {
 }
 
 /// Units without which a job cannot have its versions: each takes part a number of times.
-pub(super) fn units_needed(file: &JobFile, Participation { versions, separation, times }: Participation) -> u64 {
+pub fn units_needed(file: &JobFile, Participation { versions, separation, times }: Participation) -> u64 {
     let per_version = u64::from(file.round.goal());
     // Until a unit may take part again, others must; and all updates come from units that each have so many.
     let resting = per_version * u64::from(separation.min(versions));
@@ -101,7 +101,6 @@ fn sampled(privacy: &Privacy, terms: Participation, rate: f64) -> Result<(f64, u
 mod tests {
     use super::*;
     use crate::privacy::{Charge, Charged, Terms, spent};
-    use crate::round::TaskPolicy;
 
     const JOB: &str = "name = 'a'\npopulation = 'b'\nmodel.parameters = [{ name = 'w', shape = [2] }]\n\
         training.steps = 1\ntraining.optimizer = { kind = 'sgd', learning_rate = 0.1 }\n\
@@ -131,11 +130,10 @@ mod tests {
         let charge = Charge::Gaussian { noise_multiplier: gaussian.noise_multiplier, times: 4 };
         assert_eq!(releases, 4, "updates of one unit");
         assert!((spent(&[charge], 1e-6).unwrap().epsilon - 2.0).abs() < 1e-3);
-        let policy = TaskPolicy { goal: 20, ..TaskPolicy::default() };
-        let noise = blt.noise(&policy);
+        let noise = blt.noise(20, 0);
         assert!(noise.values > blt.noise_multiplier && noise.divisor == 20.0, "the count of the clip has a share");
         let (fixed, _) = of("privacy.clip = 1.0");
-        let noise = fixed.noise(&policy);
+        let noise = fixed.noise(20, 0);
         assert_eq!((noise.values, noise.count), (fixed.noise_multiplier, None));
     }
 

@@ -4,7 +4,6 @@ use tributary_protocol::job_file::{JobFile, Mechanism, Privacy, Sampling, Select
 
 use super::blt::{Blt, Participation};
 use super::clip::NoiseSplit;
-use crate::round::TaskPolicy;
 
 /// Updates per deviation of the noise of the count that the clip follows (Andrew et al. 2021, section 3: a twentieth of
 /// the cohort).
@@ -71,11 +70,11 @@ impl Terms {
         })
     }
 
-    /// The noise of a round with this policy.
-    pub fn noise(&self, policy: &TaskPolicy) -> RoundNoise {
+    /// The noise of a round with this goal, before which so many clients must wait.
+    pub fn noise(&self, goal: u32, available_min: u32) -> RoundNoise {
         let divisor = match self.rate {
-            Some(rate) => rate * f64::from(policy.available_min),
-            None => policy.goal.into(),
+            Some(rate) => rate * f64::from(available_min),
+            None => goal.into(),
         };
         let count = divisor / UPDATES_PER_DEVIATION;
         let split = self.is_adaptive.then(|| NoiseSplit::new(self.noise_multiplier, count));

@@ -12,6 +12,7 @@
 //! | how many updates can a round use? | [`useful_updates`] |
 //! | which clients are always stale? | [`stalest`] |
 //! | when does a job have its rounds? | [`ends_in_ms`] |
+//! | what does the privacy of a job come to? | [`explained`], [`course`] |
 //! | what does a job file probably not mean? | [`remarks`] |
 //! | how is a job, and what can be done about it? | [`health`] |
 
@@ -25,6 +26,7 @@ mod marks;
 mod outlook;
 mod pace;
 mod phases;
+mod privacy;
 mod remarks;
 mod session;
 mod stale;
@@ -42,6 +44,7 @@ pub use marks::marks;
 pub use outlook::{Arrival, OUTLOOK_ROUNDS, PlayedRound, Policy, outlook};
 pub use pace::{PACE_ROUNDS, ends_in_ms};
 pub use phases::phases;
+pub use privacy::{PlanPoint, course, explained};
 pub use remarks::remarks;
 pub use session::{Session, class_stats, funnel, percentile};
 pub use stale::{STALE_UPDATES_MAX, StaleUpdate, stalest};

@@ -26,9 +26,9 @@ pub struct JobPrivacy {
     pub spent: Option<EpsilonPair>,
     /// Whether the budget allows no further round.
     pub is_spent: bool,
-    /// Standard deviation of the noise in each number of a step, in clips: the noise multiplier divided by the updates
-    /// of a round.
-    pub noise_per_step: f64,
+    /// The L2 norm of the noise in the last model, divided by the longest way that the model can have gone: all steps
+    /// in one direction, each as long as the clip. Above 1, the model is mostly noise.
+    pub noise_ratio: f64,
     /// Units without which the job cannot have all its versions.
     pub units_needed: u64,
     /// The releases, oldest first.

@@ -6,7 +6,7 @@ use tributary_engine::privacy::Charged;
 use tributary_engine::round::Contributed;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, JobId};
-use tributary_protocol::job_file::Mechanism;
+use tributary_protocol::job_file::{JobFile, Mechanism};
 use tributary_protocol::operator::LedgerEntry;
 
 use super::tx::{Text, execute, fetch, fetch_in, insert_all};
@@ -163,12 +163,16 @@ impl Tx {
         Ok(rows.into_iter().map(|(Text(client),)| client).collect())
     }
 
+    /// The unit of each of these clients in a job. A client without one is left out.
+    pub async fn units(&mut self, file: &JobFile, clients: &[ClientId]) -> Result<HashMap<ClientId, String>, DbError> {
+        match file.unit_attribute() {
+            Some(attribute) => self.granted(clients, attribute).await,
+            None => Ok(clients.iter().map(|client| (*client, client.to_string())).collect()),
+        }
+    }
+
     /// The value that each of these clients was granted of an attribute. Those without are left out.
-    pub async fn granted(
-        &mut self,
-        clients: &[ClientId],
-        attribute: &str,
-    ) -> Result<HashMap<ClientId, String>, DbError> {
+    async fn granted(&mut self, clients: &[ClientId], attribute: &str) -> Result<HashMap<ClientId, String>, DbError> {
         let ids: Vec<String> = clients.iter().map(ClientId::to_string).collect();
         let rows = fetch_in!(self, (Text<ClientId>, String), "select id, granted from clients where id in ", &ids, "");
         let mut values = HashMap::new();

@@ -12,7 +12,6 @@ use tributary_protocol::update::CodecName;
 
 use super::Fleet;
 use crate::db::{DbError, RoundRow, Tx};
-use crate::lifecycle::privacy;
 use crate::services::Services;
 
 /// The waiting clients, with what the eligibility rules need of them.
@@ -103,7 +102,7 @@ async fn barred(
     let selecting = rounds.iter().find(|round| round.phase == Phase::Selecting && round.task == Task::Train);
     let (Some(terms), Some(round)) = (&spec.privacy, selecting) else { return Ok(HashMap::new()) };
     let clients: Vec<ClientId> = candidates.iter().map(|candidate| candidate.client).collect();
-    let units = privacy::units(tx, &spec.file, &clients).await?;
+    let units = tx.units(&spec.file, &clients).await?;
     let distinct: BTreeSet<String> = units.values().cloned().collect();
     let contributed = tx.contributed(spec.id, &distinct.into_iter().collect::<Vec<_>>()).await?;
     let mut in_order: Vec<&Arc<Candidate>> = candidates.iter().collect();

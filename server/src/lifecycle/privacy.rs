@@ -3,13 +3,11 @@
 //! The transaction that closes a round counts its units, appends to the ledger and stores the key of the noise. From
 //! then on the sum may be released, once or again after a crash, and always with the same noise.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::privacy::Terms;
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::ClientId;
-use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::{CHAIN_BEGINS, LedgerEntry};
 
 use crate::db::{DbError, RoundKey, RoundRow, Tx};
@@ -20,7 +18,7 @@ pub(super) async fn charge(tx: &mut Tx, spec: &JobSpec, round: &RoundRow, now_ms
     let Some(terms) = &spec.privacy else { return Ok(()) };
     let (key, version) = (round.key(), round.base_version + 1);
     let reporters = tx.reporters(key).await?;
-    let units: BTreeSet<String> = units(tx, &spec.file, &reporters).await?.into_values().collect();
+    let units: BTreeSet<String> = tx.units(&spec.file, &reporters).await?.into_values().collect();
     let last = tx.last_charge(key.job).await?;
     let most = tx.contribute(key.job, &units.into_iter().collect::<Vec<_>>(), version).await?;
     let participations = last.as_ref().map_or(0, |last| last.participations).max(most);
@@ -43,17 +41,5 @@ fn entry(terms: &Terms, key: RoundKey, (version, participations): (u32, u32), at
         round: key.number,
         sensitivity: terms.sensitivity,
         version,
-    }
-}
-
-/// The unit of each of these clients. A client without one is left out.
-pub(crate) async fn units(
-    tx: &mut Tx,
-    file: &JobFile,
-    clients: &[ClientId],
-) -> Result<HashMap<ClientId, String>, DbError> {
-    match file.unit_attribute() {
-        Some(attribute) => tx.granted(clients, attribute).await,
-        None => Ok(clients.iter().map(|client| (*client, client.to_string())).collect()),
     }
 }

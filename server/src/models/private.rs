@@ -17,7 +17,7 @@ use tributary_engine::privacy::{
     Blt, Buffers, IntegerClip, NOISE_BLOCK, NOISE_PLACES, Normal, Terms, block_key, in_steps,
 };
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
-use tributary_protocol::id::{AssignmentId, JobId};
+use tributary_protocol::id::AssignmentId;
 use tributary_protocol::model::Companion;
 
 use super::error::CommitError;
@@ -53,11 +53,11 @@ pub(super) async fn private_sum(
     let key = services.db.read().await?.round_key(round.key()).await?;
     let key = key.ok_or_else(|| missing(round, "key of its noise"))?;
     let clip = round.policy().clip_norm.ok_or_else(|| missing(round, "clip"))?;
-    let noise = terms.noise(round.policy());
+    let noise = terms.noise(round.policy().goal, round.policy().available_min);
     let grid = Grid::new(clip, noise.values);
     let sum = Arc::new(PrivateSum::new(spec.update.total(), grid, noise.divisor));
     add_updates(services, spec, round, grid, &sum).await?;
-    let maker = NoiseMaker { key: key.0, job: spec.id, round: round.number, blt: terms.blt };
+    let maker = NoiseMaker { key: key.0, salt: spec.seed().0.to_le_bytes(), round: round.number, blt: terms.blt };
     // One value more than parameters: that of the count, in a block of its own.
     let (of_count, buffers) = add_noise(services, bench, round, &maker, &sum).await?;
     let clip_share = noise.count.map(|deviation| sum.clip_share(deviation, noise.divisor, of_count));
@@ -97,7 +97,8 @@ async fn add_updates(
 #[derive(Clone, Copy)]
 struct NoiseMaker {
     key: [u8; 32],
-    job: JobId,
+    /// The job's seed: a repeated job has it again, unlike its id.
+    salt: [u8; 8],
     round: u32,
     blt: Option<Blt>,
 }
@@ -117,8 +118,7 @@ impl NoiseMaker {
         let mut former = former.as_chunks::<{ Buffers::BYTES }>().0.iter();
         for first in piece.values.clone().step_by(NOISE_BLOCK) {
             let block = u32::try_from(first / NOISE_BLOCK).expect("a model has fewer blocks");
-            let mut normal =
-                Normal::new(block_key(&self.key, self.job.to_string().as_bytes(), self.round.into(), block));
+            let mut normal = Normal::new(block_key(&self.key, &self.salt, self.round.into(), block));
             for _ in first..piece.values.end.min(first + NOISE_BLOCK) {
                 piece.noise.push(match &self.blt {
                     None => normal.rounded(NOISE_PLACES),

@@ -18,8 +18,8 @@ use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::runtime::offload::blocking;
 use tributary_engine::job::{JobSpec, SpecError};
-use tributary_engine::privacy::{explained, resolve};
-use tributary_engine::story::remarks;
+use tributary_engine::privacy::resolve;
+use tributary_engine::story::{explained, remarks};
 
 /// How a job is created.
 #[derive(Deserialize, utoipa::IntoParams)]

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use tributary_engine::privacy::{explained, spent_by};
+use tributary_engine::privacy::spent_by;
+use tributary_engine::story::explained;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::JobPrivacy;
 

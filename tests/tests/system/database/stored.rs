@@ -32,6 +32,7 @@ pub(super) const POLICY: TaskPolicy = TaskPolicy {
     adapted_goal: None,
     proximal: None,
     clip_norm: None,
+    is_private: false,
 };
 
 /// What rounds open with.

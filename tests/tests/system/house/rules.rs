@@ -26,6 +26,7 @@ pub(super) const ROOMS: [(&str, &[Room]); 2] = [
     (
         ENGINE,
         &[
+            room(&["privacy/"], "what a release spends depends on its noise, not on its round"),
             room(&["round/"], "a decision about a round depends on counts and times, not on the contents of updates"),
             room(&["aggregate/"], "sums and rules know numbers, no jobs"),
             room(&["inputs.rs"], "means and deviations follow from sums alone"),

@@ -11,6 +11,7 @@ mod cluster;
 mod drivers;
 mod evaluation;
 mod goal_and_deadline;
+mod private;
 mod restart;
 mod result;
 mod rules;
