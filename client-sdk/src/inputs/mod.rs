@@ -9,4 +9,4 @@ mod prepare;
 
 pub use dates::days;
 pub use describe::{DESCRIBE_FLOOR, describe};
-pub use prepare::{Preparation, PrepareError};
+pub use prepare::{Preparation, PrepareError, prepared_rows};
