@@ -107,6 +107,16 @@ export interface AdaptiveMu {
   step?: number;
 }
 
+/** A clip that follows a noised count of the updates within it. */
+export interface AdaptiveNoisedClip {
+  /** The share of updates that it lets through whole, above 0 and below 1. Default: 0.5. */
+  quantile?: number;
+  /** How fast it moves, above 0 and at most 1. Default: 0.2. */
+  rate?: number;
+  /** The clip of the first round. Default: 0.1. */
+  start?: number;
+}
+
 /** A norm bound that follows the norms of the updates that the job accepted lately. */
 export interface AdaptiveNorm {
   /** Factor of the quantile, 1 to 1000. Default: 2. */
@@ -642,6 +652,9 @@ export type ClientOrder =
   | "work"
   | "up";
 
+/** The norm to which updates are clipped. */
+export type Clip = number | AdaptiveNoisedClip;
+
 /** How updates are encoded: the name of a codec, or a table of its name and settings. */
 export type Codec = CodecName | Tagged;
 
@@ -1074,6 +1087,14 @@ export interface EnrolResponse {
   secret: Secret;
 }
 
+/** The epsilons of a promise. */
+export interface EpsilonPair {
+  /** Against those who also know who took part in which round. */
+  cohorts: number;
+  /** Against those who see the models, and not who took part. */
+  models: number;
+}
+
 /** Who evaluates the global model. */
 export type EvaluationPlace = "clients" | "coordinator";
 
@@ -1234,7 +1255,7 @@ export interface Inputs {
    */
   standardize?: Standardize;
   /** What the network predicts. */
-  target?: Target;
+  target?: ModelTarget;
   /** Texts: which vocabulary the token ids belong to. */
   tokens?: Tokens;
 }
@@ -1267,6 +1288,8 @@ export interface JobDraft {
   layers?: LayerRow[];
   /** Number of parameters of its model. */
   parameters: number;
+  /** What its privacy comes to. */
+  privacy?: JobPrivacy;
   /** What is allowed and probably not meant, in sentences for people. */
   remarks?: string[];
   /** The same job as a TOML file. */
@@ -1294,6 +1317,8 @@ export interface JobFile {
   name: Name;
   /** Population whose clients train the model. */
   population: Name;
+  /** Differential privacy. Default: none, and models may tell what single clients sent. */
+  privacy?: Privacy;
   /** Which model versions and how much history are kept. Default: everything. */
   retention?: Retention;
   /** When a training round opens, closes and is abandoned. */
@@ -1398,6 +1423,25 @@ export interface JobOverview {
   open_rounds: OpenRound[];
   /** At most 60 points of the learning curve: round, accuracy, loss. */
   spark: [number, number | null, number | null][];
+}
+
+/** The privacy of a job: its terms, what it has spent, its ledger. */
+export interface JobPrivacy {
+  /** Whether the budget allows no further round. */
+  is_spent: boolean;
+  /** The releases, oldest first. */
+  ledger: LedgerEntry[];
+  /**
+   * The L2 norm of the noise in the last model, divided by the longest way that the model can have gone:
+   * all steps in one direction, each as long as the clip. Above 1, the model is mostly noise.
+   */
+  noise_ratio: number;
+  /** What was spent; absent in a job with a `test_key`, whose noise everybody can repeat. */
+  spent?: EpsilonPair;
+  /** The terms of the job, with everything that the coordinator filled in. */
+  terms: Privacy;
+  /** Units without which the job cannot have all its versions. */
+  units_needed: number;
 }
 
 /** The state of a job. */
@@ -1544,6 +1588,35 @@ export interface Lease {
   token: number;
 }
 
+/**
+ * An entry of the privacy ledger of a job: one sum that was released with noise. Its members are
+ * ordered by name, which the canonical JSON depends on.
+ */
+export interface LedgerEntry {
+  /** When the round closed, before the noise was drawn. */
+  at_ms: number;
+  /** SHA-256 of the entry: of its canonical JSON without this member. */
+  hash: Sha256Hash;
+  /** Which noise was added. */
+  mechanism: Mechanism;
+  /** Standard deviation of the noise, in clips. */
+  noise_multiplier: number;
+  /** Number of the entry, from 1 without gaps. */
+  number: number;
+  /** Most updates of one unit so far, this round included. */
+  participations: number;
+  /** Hash of the entry before; zeros for the first. */
+  previous: Sha256Hash;
+  /** Chance with which a unit was drawn, where the promise counts on it. */
+  rate?: number;
+  /** The training round. */
+  round: number;
+  /** What one unit can change, in clips: in all releases of the job together with `blt`, else in one. */
+  sensitivity: number;
+  /** The model version that the round was to make. */
+  version: number;
+}
+
 /** The load of one coordinator at one time. */
 export interface LoadSample {
   /** Time of the sample. */
@@ -1587,6 +1660,9 @@ export interface MeasuredOn {
   /** Lowest accuracy of a client. Absent with fewer than two clients. */
   worst?: number;
 }
+
+/** Which noise is added to the sums. */
+export type Mechanism = "blt" | "gaussian";
 
 /** A member of a stale-synchronous job. */
 export interface MemberClock {
@@ -1696,6 +1772,20 @@ export interface ModelDeltaFile {
 
 /** Encoding of a whole model. */
 export type ModelForm = "f32" | "f16" | "int8";
+
+/** What a network predicts: one of these classes, or a number. */
+export interface ModelTarget {
+  /** Names of the classes, in the order of the network's outputs. Empty for a number. */
+  classes?: string[];
+  /** Deviation of a number. Default: 1. */
+  deviation?: number;
+  /** Mean of a number. The network learns `(number - mean) / deviation`. Default: 0. */
+  mean?: number;
+  /** Name, as in the table's header. */
+  name: string;
+  /** Unit of a number, for people. */
+  unit?: string;
+}
 
 /** A version of a job's model. */
 export interface ModelVersion {
@@ -1987,6 +2077,53 @@ export interface Population {
   online?: number;
   /** Those of them that are at work: with an open assignment, and heard of in the last five minutes. */
   working?: number;
+}
+
+/**
+ * Differential privacy of a job. `epsilon` and `delta` are enough: the rest follows from `[stop]
+ * rounds`.
+ */
+export interface Privacy {
+  /**
+   * L2 norm to which each update is clipped: a number, or a table for one that follows the updates.
+   * Default: `{ start = 0.1, quantile = 0.5, rate = 0.2 }`.
+   */
+  clip?: Clip;
+  /**
+   * The chance that the promise does not hold, above 0 and at most 0.001. It belongs well below one over
+   * the number of units.
+   */
+  delta: number;
+  /**
+   * The budget: the job ends before its models tell more about a unit than this, above 0 and at most
+   * 100.
+   */
+  epsilon: number;
+  /** Which noise is added. Default: `blt`. */
+  mechanism?: Mechanism;
+  /**
+   * Standard deviation of the noise of a sum, divided by the clip, 0.01 to 1,000,000. Default: the least
+   * with which the rounds of `[stop]` stay within the budget.
+   */
+  noise_multiplier?: number;
+  /** Most updates of one unit in the whole job, 1 to 10,000. Default: 4. */
+  participations_max?: number;
+  /**
+   * Most releases within the budget: of the whole job, or with `gaussian` and no sampling, of data of
+   * one unit. The coordinator computes it when it creates the job.
+   */
+  releases_max?: number;
+  /** Whether the secret draw of cohorts counts as protection. Default: no. */
+  sampling?: Sampling;
+  /**
+   * Versions that are committed between two updates of a unit, at least. Default: `[stop] rounds`
+   * divided by `participations_max`.
+   */
+  separation?: number;
+  /** Key of all noise, 64 hexadecimal digits, for tests: the same model again. Such a job has no privacy. */
+  test_key?: string;
+  /** Who is protected. Default: `client`. */
+  unit?: Unit;
 }
 
 /** An error response (RFC 9457). */
@@ -2375,6 +2512,9 @@ export interface RoundPolicyChange {
 
 /** What a list of rounds is sorted by. Rounds without the value come last, in both directions. */
 export type RoundSort = "number" | "took" | "accuracy" | "loss" | "training_loss" | "lost" | "up";
+
+/** Protection by a secret draw. */
+export type Sampling = "poisson";
 
 /** Times at which training rounds may start (`[schedule]`). */
 export interface Schedule {
@@ -2902,6 +3042,17 @@ export interface Training {
    */
   work_schedule?: WorkChange[];
 }
+
+/** Who is protected. */
+export type Unit =
+  | "client"
+  | {
+      /**
+       * All clients together that were granted the same value of this attribute by their enrolment token.
+       * Clients without it do not take part.
+       */
+      attribute: string;
+    };
 
 /** Encoding and limits of updates (`[update]`). */
 export interface UpdatePolicy {
