@@ -1,7 +1,7 @@
-// A page with the SDK takes part in rounds of the coordinator at PREDICTOR_URL, as the file PREDICTOR_EXAMPLES says, with
-// the examples in it. The Rust test that runs this file answers at PREDICTOR_GATE once the coordinator is stopped,
-// and then gets the predictions of the rows in PREDICTOR_ROWS: by the client's own model, and by the exported file
-// PREDICTOR_FILE.
+// A page with the SDK takes part in rounds of the coordinator at PREDICTOR_URL, as the file PREDICTOR_EXAMPLES
+// says, with the examples in it. The Rust test that runs this file answers at PREDICTOR_GATE once the coordinator
+// is stopped, and then gets the predictions of the rows in PREDICTOR_ROWS: by the client's own model, and by the
+// exported file PREDICTOR_FILE.
 
 import { readFileSync } from "node:fs";
 import { expect, it, onTestFinished } from "vitest";

@@ -1,5 +1,6 @@
-// What a downloaded model says of itself: the page writes the same card into a file as `tributary job export`. The hash
-// of a version is that of its plain file, and the card is outside of it, so the coordinator keeps and serves plain files.
+// What a downloaded model says of itself: the page writes the same card into a file as `tributary job export`. The
+// hash of a version is that of its plain file, and the card is outside of it, so the coordinator keeps and serves
+// plain files.
 
 import type { Job, ModelVersion } from "../api/types";
 
