@@ -73,8 +73,8 @@ impl Model {
     }
 }
 
-/// The network's inputs of raw rows, one after the other: for trainers of an app. `model_json` is that of the task; a row
-/// has numbers as they are, categories by their code, dates in days since 1970, NaN where a value is missing.
+/// The network's inputs of raw rows, one after the other: for trainers of an app. `model_json` is that of the task; a
+/// row has numbers as they are, categories by their code, dates in days since 1970, NaN where a value is missing.
 ///
 /// # Errors
 /// [`TributaryError::BadInput`] if `model_json` is not that of a task, [`TributaryError::DoesNotFit`] that names the

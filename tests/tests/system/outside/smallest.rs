@@ -22,8 +22,8 @@ fn the_shortest_apps_are_short() {
     }
 }
 
-/// Goal: a newcomer's first app works as it is. Method: the shortest app of each language does the round of one job, and
-/// prints the class and the probabilities that its model says.
+/// Goal: a newcomer's first app works as it is. Method: the shortest app of each language does the round of one job
+/// and prints the class and the probabilities that its model says.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_shortest_apps_take_part_and_predict() {
     let (Some(python), Some(jvm)) = (python("tributary"), Jvm::find()) else { return };
@@ -38,7 +38,8 @@ async fn the_shortest_apps_take_part_and_predict() {
 
     let mut job = linear_job(FILES.len(), [2, 2]);
     job["name"] = json!("points");
-    job["model"]["inputs"] = json!({ "columns": [{ "name": "x" }, { "name": "y" }], "target": { "name": "side", "classes": ["left", "right"] } });
+    let columns = json!([{ "name": "x" }, { "name": "y" }]);
+    job["model"]["inputs"] = json!({ "columns": columns, "target": { "name": "side", "classes": ["left", "right"] } });
     create(&listening, &job).await;
     let apps = [("rust", in_rust), ("python", in_python), ("kotlin", in_kotlin), ("c", in_c)];
     let runs = apps.map(|(name, mut command)| {

@@ -69,8 +69,8 @@ async fn a_client_predicts_with_its_own_personal_layers() {
     assert_ne!(seen[0], seen[1]);
 }
 
-/// A store that remembers what it held whenever a process could have died: after each operation. Stores replace an entry
-/// in one step, and a download is in none of the entries that predict before it has arrived.
+/// A store that remembers what it held whenever a process could have died: after each operation. Stores replace an
+/// entry in one step, and a download is in none of the entries that predict before it has arrived.
 #[derive(Debug, Default)]
 struct Remembers {
     entries: Mutex<BTreeMap<String, Vec<u8>>>,
@@ -129,7 +129,7 @@ fn client_of(world: &World, store: Arc<Remembers>) -> Client {
 }
 
 /// Goal: a process that dies at any moment of a session leaves a device that predicts with the old or the new version.
-/// Method: a session downloads a version over the one before; with what the store held at each moment a client predicts.
+/// Method: a session downloads a version over the one before; a client predicts with what the store held each time.
 #[tokio::test]
 async fn a_client_that_died_at_any_moment_predicts_with_the_old_or_the_new_version() {
     let world = World::start().await;
