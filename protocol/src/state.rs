@@ -146,6 +146,8 @@ states! {
         Fault = "fault",
         /// An evaluation that found no evaluators in time gave way to that of the last version.
         Superseded = "superseded",
+        /// The secret draw of a private round took more clients than a round may have. Its chance is part of delta.
+        Overdrawn = "overdrawn",
     }
 }
 

@@ -5,6 +5,7 @@ use tributary_protocol::job_file::{JobFile, Mechanism, Privacy};
 use super::accountant::{AccountantError, largest, noise_of_sampled, releases_of_sampled};
 use super::blt::{Blt, Participation};
 use super::gaussian;
+use super::rdp::log_sum;
 use super::terms::{participation, rate};
 
 /// Why a job's budget cannot be kept.
@@ -22,12 +23,19 @@ pub enum BudgetError {
     LargeDelta { delta: f64, units: u64 },
     #[error("epsilon = {epsilon} needs noise of {noise} clips, more than any job may have: allow a larger epsilon")]
     TooMuchNoise { noise: f64, epsilon: f64 },
+    #[error(
+        "a round may have {goal} updates, and draws of {available} clients with a chance of {rate} would take more too \
+         often: set [round] updates_goal = {needed}"
+    )]
+    Overdrawn { goal: u32, available: u32, rate: f64, needed: u32 },
     #[error(transparent)]
     Accountant(#[from] AccountantError),
 }
 
 /// Largest noise multiplier that a job file may have.
 const NOISE_MAX: f64 = 1e6;
+/// The part of delta that draws of too many clients may use.
+const DRAW_SHARE: f64 = 1e-6;
 /// A solved noise multiplier is raised by this part, so that rounding keeps the budget.
 const SOLVED_SLACK: f64 = 1e-9;
 
@@ -46,7 +54,10 @@ pub fn resolve(file: &mut JobFile) -> Result<(), BudgetError> {
     let (noise, releases) = match (privacy.mechanism, rate) {
         (Mechanism::Blt, _) => correlated(privacy, terms)?,
         (Mechanism::Gaussian, None) => independent(privacy, terms)?,
-        (Mechanism::Gaussian, Some(rate)) => sampled(privacy, terms, rate)?,
+        (Mechanism::Gaussian, Some(rate)) => {
+            check_draws(file, privacy, terms, rate)?;
+            sampled(privacy, terms, rate)?
+        }
     };
     let epsilon = privacy.epsilon;
     if noise > NOISE_MAX {
@@ -69,6 +80,30 @@ pub fn units_needed(file: &JobFile, Participation { versions, separation, times 
     // Until a unit may take part again, others must; and all updates come from units that each have so many.
     let resting = per_version * u64::from(separation.min(versions));
     resting.max((per_version * u64::from(versions)).div_ceil(u64::from(times.max(1))))
+}
+
+/// A draw that takes too many clients tells something of their coins, so it must be rarer than delta by far.
+fn check_draws(file: &JobFile, privacy: &Privacy, terms: Participation, rate: f64) -> Result<(), BudgetError> {
+    let (goal, available) = (file.round.updates_goal, file.round.available_min);
+    let rarely = (privacy.delta * DRAW_SHARE / f64::from(terms.versions)).ln();
+    let is_rare = |goal: u32| log_more_than(available, rate, goal) <= rarely;
+    if is_rare(goal) {
+        return Ok(());
+    }
+    let needed = (goal..=available).find(|goal| is_rare(*goal)).unwrap_or(available);
+    Err(BudgetError::Overdrawn { goal, available, rate, needed })
+}
+
+/// The logarithm of the chance that more than `most` of so many coins with this chance fall.
+fn log_more_than(coins: u32, rate: f64, most: u32) -> f64 {
+    let of = |count: u32| {
+        let (count, rest) = (f64::from(count), f64::from(coins - count));
+        let ways = libm::lgamma(f64::from(coins) + 1.0) - libm::lgamma(count + 1.0) - libm::lgamma(rest + 1.0);
+        // 0 times an infinite logarithm is none.
+        let rest = if rest > 0.0 { rest * (-rate).ln_1p() } else { 0.0 };
+        ways + count * rate.ln() + rest
+    };
+    (most + 1..=coins).map(of).fold(f64::NEG_INFINITY, log_sum)
 }
 
 fn correlated(privacy: &Privacy, terms: Participation) -> Result<(f64, u32), BudgetError> {
@@ -152,6 +187,26 @@ mod tests {
         let terms = Terms::of(&few).unwrap();
         assert!(terms.allows(Charged { releases: terms.releases_max - 1, participations: 1 }));
         assert!(!terms.allows(Charged { releases: terms.releases_max, participations: 1 }));
+    }
+
+    #[test]
+    fn draws_that_take_too_many_are_rarer_than_delta() {
+        let near = |got: f64, wanted: f64| assert!((got - wanted).abs() < 1e-9, "{got} is not {wanted}");
+        // Of 3 coins with a chance of 1/2, two or three fall in half of all cases.
+        near(log_more_than(3, 0.5, 1).exp(), 0.5);
+        near(log_more_than(4, 1.0, 3).exp(), 1.0);
+        assert_eq!(log_more_than(5, 0.3, 5), f64::NEG_INFINITY);
+        let sampled = "privacy.mechanism = 'gaussian'\nprivacy.sampling = 'poisson'\nround.over_selection = 1.0\n\
+            round.selection = { kind = 'poisson', rate = 0.1 }\nround.available_min = 200\nround.updates_min = 1";
+        let BudgetError::Overdrawn { needed, .. } =
+            resolved(&budget(4.0, &format!("{sampled}\nround.updates_goal = 30"))).unwrap_err()
+        else {
+            panic!("thirty is a little more than twenty")
+        };
+        assert!((45..70).contains(&needed), "{needed}");
+        let file = resolved(&budget(4.0, &format!("{sampled}\nround.updates_goal = {needed}"))).unwrap();
+        let terms = Terms::of(&file).unwrap();
+        assert_eq!((terms.rate, terms.releases_max, terms.noise(needed, 200).divisor), (Some(0.1), 100, 20.0));
     }
 
     #[test]

@@ -211,6 +211,7 @@ mod tests {
         adapted_goal: None,
         proximal: None,
         clip_norm: None,
+        is_private: false,
     };
 
     fn settings() -> Adapt {

@@ -15,6 +15,7 @@ use super::admit::Candidate;
 use super::buffer::next_buffer_step;
 use super::clocks::{Absence, Clocks, next_clocked_step};
 use super::cohort::choose_cohort;
+use super::draw::uniform;
 use super::known::Known;
 use super::panel::{choose_panel, gathers, next_panel_step};
 use super::policy::Tempo;
@@ -162,6 +163,9 @@ fn next_of_round(view: &JobView<'_>, place: usize, context: &Context<'_>) -> Rou
     };
     match next {
         Next::Step(step) => RoundNext::step(place, step),
+        Next::Draw(_) if round.task == Task::Train && samples(context.file) => {
+            RoundNext::step(place, sampled(round, eligible, context.file))
+        }
         Next::Draw(clients) => RoundNext::step(place, Step::Draw(drawn(round, eligible, clients, context.file))),
         Next::Wait(until_ms) => {
             let draws = round.policy.draws(round.phase, round.working) && gathers(round, context.now_ms);
@@ -195,6 +199,25 @@ fn drawn(round: &OpenRound, eligible: Vec<Arc<Candidate>>, clients: u32, file: &
     };
     let known = Known { round: round.number, reports };
     choose_cohort(eligible, clients as usize, selection, &known, draw_seed(round))
+}
+
+/// Whether the promise of a private job counts on its draws.
+fn samples(file: &JobFile) -> bool {
+    file.privacy.as_ref().is_some_and(|privacy| privacy.sampling.is_some())
+}
+
+/// A draw on which the promise of a private job counts: a coin for each of as many clients as the divisor assumes. One
+/// that takes more than a round may have comes to nothing: leaving some out would tell of the others' coins.
+fn sampled(round: &OpenRound, mut eligible: Vec<Arc<Candidate>>, file: &JobFile) -> Step {
+    eligible.sort_by_key(|candidate| (candidate.number, candidate.client));
+    let tossed = (round.policy.available_min as usize).min(eligible.len());
+    uniform(&mut eligible, tossed, &mut draw_seed(round).derive("available", 0).stream());
+    let size = eligible.len();
+    let cohort = choose_cohort(eligible, size, file.round.selection, &Known::default(), draw_seed(round));
+    match cohort.len() > round.policy.cohort_size as usize {
+        true => Step::Abandon(AbandonReason::Overdrawn),
+        false => Step::Draw(cohort),
+    }
 }
 
 /// The seed of the next draw.

@@ -95,6 +95,7 @@ mod tests {
         adapted_goal: None,
         proximal: None,
         clip_norm: None,
+        is_private: false,
     };
 
     /// Rounds of updates with the noise ratio v, as they are measured in rounds of this size.

@@ -168,7 +168,7 @@ fn rounds_abandoned(facts: &HealthFacts<'_>) -> Option<Health> {
         AbandonReason::TooFewReports => "give the clients a longer deadline_ms, or lower updates_min",
         AbandonReason::NotFinite => "lower the learning rate or magnitude_max, in a new job",
         AbandonReason::Fault => "the coordinator's log names the data that it could not read",
-        AbandonReason::JobStopped | AbandonReason::Superseded => "",
+        AbandonReason::JobStopped | AbandonReason::Superseded | AbandonReason::Overdrawn => "",
     };
     // A round that committed since shows that the job can recover by itself.
     let is_trouble = !is_over && seen.first().is_some_and(|newest| newest.abandoned.is_some_and(is_lost));

@@ -7,7 +7,8 @@ export type AbandonReason =
   | "job_stopped"
   | "not_finite"
   | "fault"
-  | "superseded";
+  | "superseded"
+  | "overdrawn";
 
 /** An account: a person who signs in with a password. */
 export interface Account {

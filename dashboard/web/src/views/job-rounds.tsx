@@ -23,6 +23,7 @@ const REASON_TEXTS: Record<AbandonReason, string> = {
   not_finite: "The sum of the updates has values that are no numbers, so the model stayed.",
   fault: "A stored update or the base model could not be read.",
   superseded: "A newer evaluation took its place.",
+  overdrawn: "The secret draw took more clients than a round may have, which is rare.",
 };
 const REASONS = Object.keys(REASON_TEXTS) as AbandonReason[];
 

@@ -15,6 +15,7 @@ import { JobFileView } from "./job-file";
 import { JobHead } from "./job-head";
 import { JobMetrics } from "./job-metrics";
 import { JobModels } from "./job-models";
+import { PrivacyPanel } from "./job-privacy";
 import { JobRounds } from "./job-rounds";
 import { JobSessions } from "./job-sessions";
 import { LiveRound, LiveRounds } from "./live-round";
@@ -104,6 +105,7 @@ function Progress({ job }: { job: Job }) {
     <>
       {job.state !== "stopped" && job.state !== "completed" && <OpenRounds job={job} />}
       <JobCurves job={job} />
+      {job.file.privacy && <PrivacyPanel job={job} />}
       <JobMetrics job={job} />
       <JobRounds job={job} brief />
     </>

@@ -77,6 +77,9 @@ pub(super) fn abandoned(name: &str, story: &RoundStory<'_>) -> String {
             "the job reached its result while the buffer was open".to_owned()
         }
         Some(AbandonReason::Superseded) => "no evaluators came, and the last version was evaluated instead".to_owned(),
+        Some(AbandonReason::Overdrawn) => {
+            "the secret draw took more clients than a round may have, which is as rare as delta says".to_owned()
+        }
         Some(AbandonReason::Fault) => "its stored data could not be read; the coordinator's log says more".to_owned(),
         None => "no reason was stored".to_owned(),
     };

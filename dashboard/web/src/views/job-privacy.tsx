@@ -1,0 +1,113 @@
+// The privacy of a job: its budget and what of it is spent, the noise, the ledger.
+
+import type { Job, JobPrivacy, LedgerEntry } from "../api/types";
+import { endsSomething } from "../lib/events";
+import { count, percent, plural } from "../lib/format";
+import { links } from "../router";
+import { useResource } from "../ui/connection";
+import { Ago, NotAvailable, Panel, Pending, Share, Stat, Stats } from "../ui/parts";
+import { Pager, Table, usePaging } from "../ui/table";
+
+const PAGE = 20;
+/** Above this the model is mostly noise. */
+const NOISE_MUCH = 1;
+
+/** Shown for a job with `[privacy]`. */
+export function PrivacyPanel({ job }: { job: Job }) {
+  const privacy = useResource<JobPrivacy>(`jobs/${job.id}/privacy`, {}, { live: endsSomething(job.id) });
+  return (
+    <Panel title="Privacy" hint="what the models of this job may tell about one unit, and what of that is spent">
+      {privacy.data ? (
+        <Spent job={job} privacy={privacy.data} />
+      ) : (
+        <Pending resource={privacy} lines={4} missing={<NotAvailable what="The ledger" />} />
+      )}
+    </Panel>
+  );
+}
+
+function Spent({ job, privacy }: { job: Job; privacy: JobPrivacy }) {
+  const { terms, spent, ledger } = privacy;
+  const unit = typeof terms.unit === "object" ? terms.unit.attribute : "client";
+  const noise = terms.noise_multiplier ?? 0;
+  return (
+    <>
+      {spent ? (
+        <Stats>
+          <Stat
+            label="spent"
+            title="Against who sees the models, and not who took part in which round."
+            value={<Share value={spent.models / terms.epsilon} text={epsilon(spent.models)} tone="accent" />}
+            detail={` of epsilon ${epsilon(terms.epsilon)}`}
+          />
+          <Stat
+            label="cohorts known"
+            title="Against who also knows who took part in which round."
+            value={epsilon(spent.cohorts)}
+          />
+          <Stat label="delta" title="The chance that the promise does not hold." value={terms.delta} />
+          <Stat
+            label="noise"
+            title="Standard deviation of the noise of a sum, in clips."
+            value={noise.toFixed(2)}
+            detail={` clips, ${terms.mechanism ?? "blt"}`}
+          />
+          <Stat
+            label="noise in the last model"
+            title="The noise that the last model has, as a share of the longest way that it can have gone."
+            value={percent(privacy.noise_ratio, 0)}
+          />
+        </Stats>
+      ) : (
+        <p class="problem">This job has a test key, with which everybody can repeat its noise: it promises nothing.</p>
+      )}
+      <p>
+        Each {unit} contributes at most {plural(terms.participations_max ?? 4, "update")},{" "}
+        {plural(terms.separation ?? 1, "version")} apart at least, which {count(privacy.units_needed)} of them make
+        possible. {privacy.is_spent && "The budget allows no further round."}
+        {privacy.noise_ratio > NOISE_MUCH &&
+          " The model is mostly noise: more updates a round, a smaller model or a larger epsilon help."}
+      </p>
+      {ledger.length > 0 && <Ledger job={job} ledger={ledger} />}
+    </>
+  );
+}
+
+function Ledger({ job, ledger }: { job: Job; ledger: readonly LedgerEntry[] }) {
+  const paging = usePaging(job.id);
+  const newest = [...ledger].reverse();
+  const from = Number(paging.after ?? 0);
+  const next = from + PAGE < newest.length ? String(from + PAGE) : undefined;
+  return (
+    <>
+      <Table<LedgerEntry>
+        label="The releases, newest first"
+        rows={newest.slice(from, from + PAGE)}
+        rowKey={({ number }) => number}
+        columns={[
+          { head: "#", cell: ({ number }) => number, number: true },
+          {
+            head: "round",
+            cell: ({ round }) => <a href={links.round(job.id, round)}>{round}</a>,
+            number: true,
+            name: true,
+          },
+          { head: "version", cell: ({ version }) => version, number: true },
+          { head: "when", cell: ({ at_ms }) => <Ago at={at_ms} /> },
+          {
+            head: "most updates of one",
+            cell: ({ participations }) => participations,
+            number: true,
+            title: "Most updates of one unit so far, this round included.",
+          },
+          { head: "hash", cell: ({ hash }) => <code>{hash.slice(0, 12)}</code>, wide: true },
+        ]}
+      />
+      <Pager paging={paging} next={next} />
+    </>
+  );
+}
+
+function epsilon(value: number): string {
+  return value.toFixed(value < 0.1 ? 4 : 2);
+}
