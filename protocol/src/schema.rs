@@ -11,6 +11,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::device::{ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, Attributes};
 use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, PinnedSecret, Secret, TokenId};
+use crate::inputs::Inputs;
 use crate::job_model::JobModel;
 use crate::layers::{HeightWidth, Layer, Padding};
 use crate::model::ParameterSpec;
@@ -102,6 +103,7 @@ impl PartialSchema for JobModel {
                 .property("shared", patterns("Parameters that clients train together, as names with stars."))
                 .property("frozen", patterns("Parameters that nobody changes."))
                 .property("personal", patterns("Parameters that never leave a device."))
+                .property("inputs", Ref::from_schema_name("Inputs"))
                 .additional_properties(Some(AdditionalProperties::FreeForm(false)))
         };
         let layers = with_lists(
@@ -130,6 +132,8 @@ impl ToSchema for JobModel {
         Layer::schemas(schemas);
         schemas.push((ParameterSpec::name().into_owned(), ParameterSpec::schema()));
         ParameterSpec::schemas(schemas);
+        schemas.push((Inputs::name().into_owned(), Inputs::schema()));
+        Inputs::schemas(schemas);
     }
 }
 

@@ -1,13 +1,15 @@
 """Clients of the Python package, for the tests: prints one JSON object per session.
 
 Usage: package.py KIND SERVER TOKEN TABLE STATE_DIR [LOOKS]
+       package.py predict SERVER TOKEN TABLE STATE_DIR JOB
        with KIND: layers, numpy, plain, operator, raises, raises_text, away, torch, torch_batches, torch_digits
 
 A table has a line of names, then one example a line; the last column is its class. `operator` takes an operator's token,
 a file with the CA, and the name of a job. With LOOKS a host stops the session when the trainer has looked so often
-whether to stop, or never for -1, and the seed of the training is 7.
+whether to stop, or never for -1, and the seed of the training is 7. `predict` prints a line for each row.
 """
 
+import csv
 import dataclasses
 import io
 import json
@@ -160,10 +162,23 @@ def operate(server, token, ca_file, job):
         print(json.dumps({"rounds": rounds, "model": model, "refused": error.kind}))
 
 
+def predict(server, token, file, directory, job):
+    """Predicts the rows of a table, whose empty fields are missing, with the model of the client's folder."""
+    model = tributary.Client(server, token, state_dir=directory).model(job)
+    with open(file, newline="") as table:
+        for row in csv.DictReader(table):
+            kinds = {column["name"]: column.get("kind", "number") for column in model.card["model"]["inputs"]["columns"]}
+            values = {name: text if kinds[name] == "category" else float(text or "nan") for name, text in row.items()}
+            (prediction,) = model.predict([values])
+            print(json.dumps({"class": prediction.label, "outputs": prediction.outputs}))
+
+
 def main():
     kind, server, token, file, directory, *looks = sys.argv[1:]
     if kind == "operator":
         return operate(server, token, file, directory)
+    if kind == "predict":
+        return predict(server, token, file, directory, *looks)
     table = np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.float32)
     inputs, labels = table[:, :-1], table[:, -1].astype(np.int64)
     trainers = {

@@ -458,5 +458,28 @@ class Operators(unittest.TestCase):
             list(self.operator.watch("job_1"))
 
 
+class Preparing(unittest.TestCase):
+    """Goal: a trainer of an app trains on what the others train on. Method: rows by the inputs of a job's file."""
+
+    def task(self, inputs):
+        model = {"parameters": PARAMETERS, **inputs}
+        return tributary.EvaluateTask(parameters={}, model=model, loss="mse", stop=Never())
+
+    def test_rows_become_inputs(self):
+        columns = [
+            {"name": "age", "mean": 40.0, "deviation": 10.0, "missing": "replace"},
+            {"name": "ward", "kind": "category", "categories": ["east", "west"]},
+        ]
+        task = self.task({"inputs": {"columns": columns}})
+        prepared = task.prepare([[60.0, 1.0], [float("nan"), 0.0]])
+        self.assertEqual(prepared.tolist(), [[2.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+        self.assertEqual(prepared.dtype, np.float32)
+        with self.assertRaisesRegex(ValueError, "ward is 5"):
+            task.prepare([[60.0, 5.0]])
+        with self.assertRaisesRegex(ValueError, "rows are an array"):
+            task.prepare([60.0, 1.0])
+        self.assertEqual(self.task({}).prepare([[1.5, 2.0]]).tolist(), [[1.5, 2.0]])
+
+
 if __name__ == "__main__":
     unittest.main()

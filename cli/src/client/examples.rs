@@ -240,7 +240,11 @@ impl ExampleArgs {
 
     /// The table, where the examples are one.
     pub(super) fn table(&self) -> Result<Option<schema::Table<'_>>, ExamplesError> {
-        let (Source::Csv(path) | Source::Parquet(path)) = self.source()? else { return Ok(None) };
+        let (path, is_parquet) = match self.source()? {
+            Source::Csv(path) => (path, false),
+            Source::Parquet(path) => (path, true),
+            _ => return Ok(None),
+        };
         Ok(Some(schema::Table {
             path,
             delimiter: self.delimiter.map(|Delimiter(letter)| letter),
@@ -249,6 +253,7 @@ impl ExampleArgs {
                 ignored: self.ignore.clone().unwrap_or_default(),
                 drops_missing: self.missing == Some(Missing::Drop),
                 is_for_training: true,
+                is_parquet,
             },
             job: self.job.as_ref(),
             standardizes: self.standardize,

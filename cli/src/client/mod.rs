@@ -1,5 +1,6 @@
 //! `tributary client`: a client on this machine, and the enrolled clients of a population.
 
+mod check;
 mod compute;
 mod conditions;
 mod examples;
@@ -87,7 +88,7 @@ pub(crate) async fn run(command: ClientCommand, global: &GlobalArgs, output: &Ou
     let api = || profile::resolved(global)?.operator_api(output);
     match command {
         ClientCommand::Run(args) => run::run(*args, global, output).await,
-        ClientCommand::Check(args) => run::check(*args, global, output).await,
+        ClientCommand::Check(args) => check::run(*args, global, output).await,
         ClientCommand::List { population, sort, reverse, limit } => {
             let usual = sort.map_or((ClientOrder::Number, Order::Desc), |sort| (sort, sort.direction()));
             list::run(&population, (usual.0, reverse.of(usual.1)), limit, &api()?, output).await

@@ -55,7 +55,7 @@ pub(crate) struct ClientRunArgs {
 }
 
 impl ClientRunArgs {
-    fn settings(self, global: &GlobalArgs) -> Result<ClientSettings, SettingsError> {
+    pub(super) fn settings(self, global: &GlobalArgs) -> Result<ClientSettings, SettingsError> {
         let file = self.config.as_deref().map(settings_file::read).transpose()?.unwrap_or_default();
         Ok(self.settings.over(file, global))
     }
@@ -122,30 +122,8 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
     run_all(clients, lines, machine).await
 }
 
-/// Reads the table as [`run`] would, and enrols nobody.
-pub(super) async fn check(args: ClientRunArgs, global: &GlobalArgs, output: &Output) -> Result<(), CliError> {
-    let settings = args.settings(global)?;
-    let (token, trust) = trusted(&settings)?;
-    let server = settings.server.clone().unwrap_or_default();
-    server.warn_if_exposed(output);
-    let jobs = asking(&server, &trust, token.expose().as_str())?.open_jobs().await?;
-    let table = settings.examples.table()?.ok_or_else(|| CliError::BadSetting("only tables can be checked".into()))?;
-    let Some(applied) = schema::apply(&jobs, &table)? else {
-        let loaded = settings.examples.load(None)?;
-        let shape = Shape { input: loaded.examples.input_shape().to_vec(), classes: loaded.classes };
-        check_fit(&jobs, &shape, output)?;
-        return output.object(&serde_json::json!({ "fits": true, "job": null }), || {
-            "no running job names columns; the table has the right number of them".into()
-        });
-    };
-    applied.notes.iter().for_each(|note| output.note(note));
-    let rows = applied.examples.len();
-    let fits = serde_json::json!({ "fits": true, "job": applied.job, "schema": applied.schema, "rows": rows });
-    output.object(&fits, || format!("{} fits the job {}: {rows} rows", table.path.display(), applied.job))
-}
-
 /// The token, and whom to trust.
-fn trusted(settings: &ClientSettings) -> Result<(PinnedSecret, Trust), CliError> {
+pub(super) fn trusted(settings: &ClientSettings) -> Result<(PinnedSecret, Trust), CliError> {
     let token = settings.token.as_ref().ok_or(TokenError::Missing("an enrolment"))?;
     let token = pinned_secret(token, SecretKind::Enrolment)?;
     let trust = match (&settings.ca, token.ca()) {
@@ -157,7 +135,7 @@ fn trusted(settings: &ClientSettings) -> Result<(PinnedSecret, Trust), CliError>
 }
 
 /// A client that asks and never enrols.
-fn asking(server: &ServerUrl, trust: &Trust, token: &str) -> Result<Client, CliError> {
+pub(super) fn asking(server: &ServerUrl, trust: &Trust, token: &str) -> Result<Client, CliError> {
     let mut made_from = Settings::new(server.url().as_str(), token);
     made_from.allow_plaintext = true;
     let transport = http::transport(server.url(), trust).map_err(|error| ClientError::Setup(error.to_string()))?;
@@ -196,7 +174,7 @@ fn load(
 }
 
 /// Refuses examples that no running job can use, before a client is enrolled that would wait for ever.
-fn check_fit(jobs: &[OpenJob], shape: &Shape, output: &Output) -> Result<(), CliError> {
+pub(super) fn check_fit(jobs: &[OpenJob], shape: &Shape, output: &Output) -> Result<(), CliError> {
     for misfit in misfits(jobs, shape)? {
         output.note(&format!("warning: these examples do not fit the job {misfit}"));
     }

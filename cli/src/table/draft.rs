@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use csv::StringRecord;
+use tributary_client::inputs::days;
 use tributary_protocol::inputs::{CATEGORIES_MAX, Column, ColumnKind, Inputs, MissingValues, Standardize, Target};
 
 use super::columns::{class, is_missing, number};
 use super::error::{TableError, TableFileError};
 use super::labels::shortened;
 use super::lines::each_line;
-use super::schema::days;
 use super::sniff::Sniffed;
 use crate::error::CliError;
 

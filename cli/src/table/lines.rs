@@ -29,6 +29,8 @@ pub(super) fn unpacked(path: &Path) -> Result<Box<dyn Read>, CliError> {
 struct Bounded<R> {
     inner: R,
     left: Rc<Cell<usize>>,
+    /// Whether the lines of the table end with `\r\n`: the parser would count one line too few.
+    drops_returns: bool,
 }
 
 impl<R: Read> Read for Bounded<R> {
@@ -40,7 +42,16 @@ impl<R: Read> Read for Bounded<R> {
         }
         let count = self.inner.read(&mut buffer[..wanted])?;
         self.left.set(self.left.get() - count);
-        Ok(count)
+        if !self.drops_returns || count == 0 {
+            return Ok(count);
+        }
+        let mut kept = 0;
+        for at in 0..count {
+            buffer[kept] = buffer[at];
+            kept += usize::from(buffer[at] != b'\r');
+        }
+        // Nothing would be the end.
+        if kept == 0 { self.read(buffer) } else { Ok(kept) }
     }
 }
 
@@ -67,11 +78,14 @@ pub(super) fn read_lines<R>(
     reader.by_ref().take(SNIFFED_BYTES as u64).read_to_end(&mut begin)?;
     let sniffed = Sniffed::of(&begin, delimiter, has_header);
     let left = Rc::new(Cell::new(LINE_BYTES_MAX));
-    let mut lines = csv::ReaderBuilder::new()
-        .delimiter(sniffed.delimiter)
-        .has_headers(false)
-        .trim(csv::Trim::All)
-        .from_reader(Bounded { inner: begin.as_slice().chain(reader), left: Rc::clone(&left) });
+    let mut lines =
+        csv::ReaderBuilder::new().delimiter(sniffed.delimiter).has_headers(false).trim(csv::Trim::All).from_reader(
+            Bounded {
+                drops_returns: begin.windows(2).any(|pair| pair == b"\r\n"),
+                inner: begin.as_slice().chain(reader),
+                left: Rc::clone(&left),
+            },
+        );
     let mut rows = begin_with(&sniffed);
     let mut record = csv::StringRecord::new();
     while lines.read_record(&mut record)? {

@@ -54,16 +54,16 @@ fn read(reader: impl Read, options: &TableOptions) -> Result<Table, TableError> 
     read_lines(reader, (options.delimiter, options.has_header), begin, Rows::push)?.finish()
 }
 
-/// Reads a table, in CSV or Parquet by its name, by the columns of a job.
+/// Reads a table by the columns of a job: Parquet if its name or the options say so, else CSV.
 pub(crate) fn read_by_schema(
     path: &Path,
     inputs: &Inputs,
     delimiter: Option<u8>,
     options: &SchemaOptions,
 ) -> Result<RawTable, CliError> {
-    let table = match path.extension() {
+    let table = match options.is_parquet || path.extension().is_some_and(|extension| extension == "parquet") {
         #[cfg(feature = "formats")]
-        Some(extension) if extension == "parquet" => {
+        true => {
             let file = File::open(path).map_err(CliError::file("read", path))?;
             parquet::read_by_schema(file, inputs, options)
         }

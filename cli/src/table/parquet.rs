@@ -130,6 +130,22 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_parquet_by_its_options_whatever_its_name() {
+        let path = animals(Compression::SNAPPY);
+        let inputs = serde_json::json!({
+            "columns": [{ "name": "legs" }, { "name": "size", "missing": "replace" }],
+            "target": { "name": "animal", "classes": ["bird", "cat", "dog"] },
+        });
+        let inputs: Inputs = serde_json::from_value(inputs).unwrap();
+        let read = |is_parquet| {
+            let options = SchemaOptions { is_for_training: true, is_parquet, ..SchemaOptions::default() };
+            crate::table::read_by_schema(path.path(), &inputs, None, &options)
+        };
+        assert_eq!(read(true).unwrap().values[..2], [4.0, 0.25]);
+        assert!(read(false).is_err(), "its name does not end in .parquet");
+    }
+
+    #[test]
     fn mistakes_name_the_row_and_the_column() {
         let path = animals(Compression::UNCOMPRESSED);
         assert_eq!(refused(&path, &TableOptions::default()), "line 3: column size: the value is missing");

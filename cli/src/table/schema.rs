@@ -5,16 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{NaiveDate, NaiveDateTime};
 use tributary_client::examples::{MemoryExamples, RawTargets};
+use tributary_client::inputs::days;
 use tributary_protocol::inputs::{Column, ColumnKind, Inputs, MissingValues, Target};
 
 use super::columns::is_missing;
 use super::error::TableError;
 use super::schema_error::{SchemaError, ValueProblem, shown};
 use crate::suggest::nearest;
-
-const SECONDS_OF_A_DAY: f64 = 86_400.0;
 
 /// How a table is read by a job's columns.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +25,8 @@ pub(crate) struct SchemaOptions {
     pub(crate) drops_missing: bool,
     /// Whether the table must have the target, and no columns that nobody named.
     pub(crate) is_for_training: bool,
+    /// Whether the file is Parquet whatever its name is.
+    pub(crate) is_parquet: bool,
 }
 
 /// Raw rows, in the order of the job's columns.
@@ -236,16 +236,6 @@ fn number(text: &str) -> Result<f64, ValueProblem> {
     number.ok_or_else(|| ValueProblem::NotANumber(shown(text)))
 }
 
-/// Days since 1970-01-01 of a date, with the time of the day as a fraction.
-pub(crate) fn days(text: &str) -> Option<f64> {
-    let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().and_then(|date| date.and_hms_opt(0, 0, 0));
-    let moment = date.or_else(|| {
-        let text = text.trim_end_matches('Z').replace(' ', "T");
-        NaiveDateTime::parse_from_str(&text, "%Y-%m-%dT%H:%M:%S%.f").ok()
-    })?;
-    Some(moment.and_utc().timestamp_millis() as f64 / 1000.0 / SECONDS_OF_A_DAY)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,6 +267,15 @@ mod tests {
     }
 
     const GOOD: &str = "stays,ward,age,admitted,cells\nyes,west,40,1970-01-03,5e6\nno,none,0,1970-01-01T12:00:00,NA\n";
+
+    #[test]
+    fn lines_are_counted_whatever_ends_them() {
+        for end in ["\n", "\r\n"] {
+            let text = (GOOD.to_owned() + "no,west,old,1970-01-01,1\n").replace('\n', end);
+            let refused = read(&text, &training()).unwrap_err().to_string();
+            assert!(refused.contains("line 4: column age: \"old\""), "{refused}");
+        }
+    }
 
     #[test]
     fn columns_are_found_by_name_in_any_order() {
@@ -368,12 +367,5 @@ mod tests {
             (table.values.len(), table.notes),
             (4, vec!["left out for missing values: 1 of the lines".to_owned()])
         );
-    }
-
-    #[test]
-    fn dates_are_days() {
-        assert_eq!(days("1969-12-31"), Some(-1.0));
-        assert_eq!(days("2026-11-25 12:00:00"), days("2026-11-25T12:00:00Z"));
-        assert_eq!(days("2026-11-25T12:00:00.500"), Some(20_782.0 + 43_200.5 / 86_400.0));
     }
 }

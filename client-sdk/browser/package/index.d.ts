@@ -86,7 +86,8 @@ export interface ClientError extends Error {
   /**
    * `server`, `exposed`, `token`, `setup`: an option cannot be used. `store`: the browser's database. `unreachable`,
    * `refused`, `answer`: the coordinator. `training`: the examples or the model. `cancelled`: by `cancel` or `close`.
-   * `worker`: the worker ended, or its files are missing.
+   * `model`: a model that cannot be used, or a row that does not fit it. `worker`: the worker ended, or its files are
+   * missing.
    */
   kind:
     | "server"
@@ -99,6 +100,7 @@ export interface ClientError extends Error {
     | "answer"
     | "training"
     | "cancelled"
+    | "model"
     | "worker";
   /** How long to wait before the next session, where the coordinator said so. */
   retryAfterMs?: number;
@@ -118,10 +120,52 @@ export class Client {
    */
   runOnce(examples: Examples, onProgress?: (progress: Progress) => void): Promise<Outcome>;
   /**
+   * The model of a job that the client downloaded last, with its own personal parameters: from the database, without a
+   * network, also while a session runs. `null` until it has taken part in a round of the job.
+   */
+  model(job: string): Promise<Model | null>;
+  /**
    * Ends what runs, at once; its promise is rejected as `cancelled`. What was stored stays, and the next call goes on
    * from it. A round that was being trained for is lost to this client.
    */
   cancel(): void;
   /** The same for good. */
+  close(): void;
+}
+
+/** A value of a row: a number, the text of a category, a date (or its ISO text); what is missing is `null` or NaN. */
+export type Value = number | string | Date | null | undefined;
+
+/** What a model says of one row. */
+export interface Prediction {
+  /** The network's outputs. */
+  outputs: number[];
+  /** The most probable class, from 0; `null` for numbers. */
+  class: number | null;
+  /** Its name, or its number where classes have no names; `null` for numbers. */
+  label: string | null;
+  /** Probability of each class in their order; empty for numbers. */
+  probabilities: number[];
+  /** The predicted numbers in the target's unit; empty for classes. */
+  numbers: number[];
+}
+
+/** A model that predicts in a worker of its own, without a network. */
+export class Model {
+  private constructor();
+  /** The model of a file that `tributary job export` wrote. Rejected as `model` if it is damaged or no such file. */
+  static fromBytes(bytes: ArrayBuffer | Uint8Array): Promise<Model>;
+  /** Job, version, hashes, loss, and with `model` layers and inputs. */
+  readonly card: { job: string; version: number; loss: string; model: Record<string, unknown> };
+  /** Names of the columns, in the order of a row's values; empty if the job named none. */
+  readonly columns: string[];
+  /** Names of the classes in the order of the outputs; empty if they have none. */
+  readonly classes: string[];
+  /**
+   * Predicts a row: values by the names of their columns, where others are ignored, or raw numbers in the order of
+   * `columns` (categories by their code). Rejected as `model`, with the name of the column that does not fit.
+   */
+  predict(row: Record<string, Value> | ArrayLike<number | Date | null> & Iterable<number | Date | null>): Promise<Prediction>;
+  /** Ends its worker, for good. */
   close(): void;
 }

@@ -1,4 +1,4 @@
-// The page's side: starts the worker, hands calls over, and ends it.
+// The page's side: starts workers, hands calls over, and ends them.
 
 /** An error with a `kind`. */
 function failure({ message, kind, retryAfterMs }) {
@@ -6,47 +6,40 @@ function failure({ message, kind, retryAfterMs }) {
   return retryAfterMs === undefined ? error : Object.assign(error, { retryAfterMs });
 }
 
-export class Client {
-  #options;
+/** A worker that starts with the first call, and its calls. */
+class Calls {
+  #open;
   #worker = null;
   #calls = new Map();
   #next = 1;
-  #closed = false;
+  #closed = null;
 
-  constructor(options) {
-    this.#options = { store: "tributary", ...options };
+  /** `open` is the worker's first message. */
+  constructor(open) {
+    this.#open = open;
   }
 
-  enrol() {
-    return this.#call("enrol");
-  }
-
-  openJobs() {
-    return this.#call("openJobs");
-  }
-
-  runOnce({ shape, inputs, labels }, onProgress) {
-    const arrays = [Uint32Array.from(shape), Float32Array.from(inputs), Uint32Array.from(labels)];
-    return this.#call("runOnce", { shape: arrays[0], inputs: arrays[1], labels: arrays[2] }, onProgress);
-  }
-
-  cancel() {
-    // A computation listens to nobody, so the worker ends. What it stored is whole: an entry is replaced in one step.
-    this.#end({ message: "the session was cancelled", kind: "cancelled" });
-  }
-
-  close() {
-    this.#closed = true;
-    this.cancel();
-  }
-
-  #call(method, argument, onProgress) {
-    if (this.#closed) return Promise.reject(failure({ message: "the client is closed", kind: "cancelled" }));
+  call(method, argument, onProgress) {
+    if (this.#closed) return Promise.reject(failure({ message: this.#closed, kind: "cancelled" }));
     const id = this.#next++;
     return new Promise((resolve, reject) => {
       this.#calls.set(id, { resolve, reject, onProgress });
       this.#started().postMessage({ id, method, argument });
     });
+  }
+
+  /** Ends what runs. The next call starts another worker. */
+  end(reason) {
+    this.#worker?.terminate();
+    this.#worker = null;
+    const calls = [...this.#calls.values()];
+    this.#calls.clear();
+    for (const { reject } of calls) reject(failure(reason));
+  }
+
+  /** Refuses later calls with this text. */
+  close(message) {
+    this.#closed = message;
   }
 
   #started() {
@@ -57,9 +50,9 @@ export class Client {
     // A trap within WebAssembly, or a file that is not there.
     worker.onerror = (event) => {
       event.preventDefault?.();
-      this.#end({ message: `the worker failed: ${event.message ?? "its files cannot be loaded"}`, kind: "worker" });
+      this.end({ message: `the worker failed: ${event.message ?? "its files cannot be loaded"}`, kind: "worker" });
     };
-    worker.postMessage({ method: "open", argument: this.#options });
+    worker.postMessage(this.#open);
     this.#worker = worker;
     return worker;
   }
@@ -74,15 +67,95 @@ export class Client {
     if (error) {
       call?.reject(failure(error));
       // After a trap the memory of the module may be half changed.
-      if (error.kind === "worker") this.#end(error);
+      if (error.kind === "worker") this.end(error);
     } else call?.resolve(value);
   }
+}
 
-  #end(reason) {
-    this.#worker?.terminate();
-    this.#worker = null;
-    const calls = [...this.#calls.values()];
-    this.#calls.clear();
-    for (const { reject } of calls) reject(failure(reason));
+export class Client {
+  #options;
+  #calls;
+
+  constructor(options) {
+    this.#options = { store: "tributary", ...options };
+    this.#calls = new Calls({ method: "open", argument: this.#options });
   }
+
+  enrol() {
+    return this.#calls.call("enrol");
+  }
+
+  openJobs() {
+    return this.#calls.call("openJobs");
+  }
+
+  runOnce({ shape, inputs, labels }, onProgress) {
+    const arrays = [Uint32Array.from(shape), Float32Array.from(inputs), Uint32Array.from(labels)];
+    return this.#calls.call("runOnce", { shape: arrays[0], inputs: arrays[1], labels: arrays[2] }, onProgress);
+  }
+
+  model(job) {
+    // A worker of its own, which reads the database: a model predicts while the client trains.
+    return opened({ job, options: this.#options });
+  }
+
+  cancel() {
+    // A computation listens to nobody, so the worker ends. What it stored is whole: an entry is replaced in one step.
+    this.#calls.end({ message: "the session was cancelled", kind: "cancelled" });
+  }
+
+  close() {
+    this.#calls.close("the client is closed");
+    this.cancel();
+  }
+}
+
+const MS_OF_A_DAY = 86_400_000;
+
+/** A value as the worker reads it: dates are days since 1970, and what is missing is NaN. */
+function raw(value) {
+  if (value instanceof Date) return value.getTime() / MS_OF_A_DAY;
+  return value ?? Number.NaN;
+}
+
+export class Model {
+  #calls;
+
+  constructor(calls, card) {
+    this.#calls = calls;
+    this.card = card;
+    this.columns = (card.model.inputs?.columns ?? []).map(({ name }) => name);
+    this.classes = card.model.inputs?.target?.classes ?? [];
+  }
+
+  static fromBytes(bytes) {
+    return opened({ file: new Uint8Array(bytes) });
+  }
+
+  predict(row) {
+    if (typeof row[Symbol.iterator] === "function") {
+      return this.#calls.call("predict", { values: Float64Array.from(row, raw) });
+    }
+    return this.#calls.call("predict", { names: Object.keys(row), values: Object.values(row).map(raw) });
+  }
+
+  close() {
+    this.#calls.close("the model is closed");
+    this.#calls.end({ message: "the model was closed", kind: "cancelled" });
+  }
+}
+
+/** A model in a worker of its own; null where the client has none of the job. */
+async function opened(argument) {
+  const calls = new Calls({ method: "openModel", argument });
+  const nothing = { message: "there is no model", kind: "cancelled" };
+  try {
+    const card = await calls.call("card");
+    if (card) return new Model(calls, card);
+  } catch (error) {
+    calls.end(nothing);
+    throw error;
+  }
+  calls.end(nothing);
+  return null;
 }

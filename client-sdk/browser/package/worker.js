@@ -2,7 +2,7 @@
 
 import { Gpu } from "./gpu.js";
 import { EntryStore } from "./store.js";
-import start, { BrowserClient } from "./tributary_browser.js";
+import start, { BrowserClient, BrowserModel } from "./tributary_browser.js";
 
 const WASM = new URL("./tributary_browser_bg.wasm", import.meta.url);
 
@@ -89,8 +89,27 @@ async function open({ store, ...settings }) {
   return new BrowserClient(JSON.stringify(settings), browser);
 }
 
-async function answer(client, method, argument) {
+/** The model of a file, or the one that a client downloaded last; null where it has none. */
+async function openModel({ file, job, options }) {
+  if (file) {
+    await start({ module_or_path: WASM });
+    return new BrowserModel(file);
+  }
+  const client = await open({ ...options, device: "cpu" });
+  return client.model(job) ?? null;
+}
+
+async function predicted(model, { values, names }) {
+  return JSON.parse(names ? model.predictRow(names, values) : model.predict(values));
+}
+
+async function answer(opened, method, argument) {
+  const client = await opened;
   switch (method) {
+    case "card":
+      return client && JSON.parse(client.card());
+    case "predict":
+      return predicted(client, argument);
     case "enrol":
       return client.enrol();
     case "openJobs":
@@ -102,18 +121,19 @@ async function answer(client, method, argument) {
   }
 }
 
-let client;
+// A client, or a model: a worker has one of them.
+let opened;
 let before = Promise.resolve();
 
 onmessage = ({ data: { id, method, argument } }) => {
-  if (method === "open") {
-    client = open(argument);
-    client.catch(() => {});
+  if (method === "open" || method === "openModel") {
+    opened = method === "open" ? open(argument) : openModel(argument);
+    opened.catch(() => {});
     return;
   }
   before = before.then(async () => {
     try {
-      postMessage({ id, value: await answer(await client, method, argument) });
+      postMessage({ id, value: await answer(opened, method, argument) });
     } catch (error) {
       const { message, retryAfterMs } = error;
       postMessage({ id, error: { message: String(message ?? error), kind: error.kind ?? "worker", retryAfterMs } });

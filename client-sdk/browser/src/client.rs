@@ -13,6 +13,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use crate::clock::BrowserClock;
 use crate::errands::Errands;
 use crate::gpu::BrowserGpu;
+use crate::model::BrowserModel;
 use crate::outcome::{described, misused, thrown};
 use crate::script::{Browser, console_error};
 use crate::store::BrowserStore;
@@ -103,6 +104,15 @@ impl BrowserClient {
     pub async fn open_jobs(&self) -> Result<String, JsValue> {
         let jobs = self.client.open_jobs().await.map_err(|error| thrown(&error))?;
         Ok(json!(jobs).to_string())
+    }
+
+    /// The model of a job that the client downloaded last, with its own personal parameters, as it was in the database
+    /// when this client was made. None until it has taken part in a round of the job.
+    ///
+    /// # Errors
+    /// A JavaScript error with a `kind`.
+    pub fn model(&self, job: &str) -> Result<Option<BrowserModel>, JsValue> {
+        Ok(self.client.model(job).map_err(|error| thrown(&error))?.map(BrowserModel::from))
     }
 
     /// Runs one session with these examples: inputs of this shape, one after the other, and a class for each. Returns

@@ -7,6 +7,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `client` | the class that JavaScript sees |
+//! | `model` | models that predict, as JavaScript sees them |
 //! | `errands` | what the SDK asks of the browser, and the task that does it |
 //! | `transport`, `store`, `clock` | the SDK's traits, as errands |
 //! | `training` | the trainer of layers, on the CPU or the GPU, which reports its progress |
@@ -20,6 +21,7 @@ mod client;
 mod clock;
 mod errands;
 mod gpu;
+mod model;
 mod outcome;
 mod script;
 mod store;
@@ -27,3 +29,4 @@ mod training;
 mod transport;
 
 pub use client::BrowserClient;
+pub use model::BrowserModel;

@@ -40,6 +40,7 @@ pub(crate) fn thrown(error: &ClientError) -> JsValue {
         ClientError::Refused(_) => "refused",
         ClientError::BadAnswer(_) => "answer",
         ClientError::Training(_) => "training",
+        ClientError::Unusable(_) => "model",
         // Settings, and what a browser does not have: key stores, attestation and blocking clients.
         _ => "setup",
     };
@@ -50,6 +51,11 @@ pub(crate) fn thrown(error: &ClientError) -> JsValue {
 /// The same for what the app gave wrong.
 pub(crate) fn misused(message: &str) -> JsValue {
     with_kind(message, "setup", None)
+}
+
+/// The same for a model that cannot be used, or a row that does not fit it.
+pub(crate) fn unfit(message: &str) -> JsValue {
+    with_kind(message, "model", None)
 }
 
 fn with_kind(message: &str, kind: &str, retry_after_ms: Option<f64>) -> JsValue {

@@ -50,6 +50,9 @@ typedef struct TributaryClient TributaryClient;
 /* Examples in memory, for jobs whose model is a list of layers. */
 typedef struct TributaryExamples TributaryExamples;
 
+/* A model that predicts without a network. Threads may share it. */
+typedef struct TributaryModel TributaryModel;
+
 /* Ends the sessions that were started with it, from any thread and for good. */
 typedef struct TributaryCancel TributaryCancel;
 
@@ -267,6 +270,38 @@ typedef struct TributaryOutcome {
     uint64_t retry_after_ms;
 } TributaryOutcome;
 
+/* A value of a row. */
+typedef struct TributaryValue {
+    /* Name of its column. */
+    const char *column;
+    /* A category, an ISO date, or a number as text; an empty one is missing. Null: it is `number`. */
+    const char *text;
+    /* A number, the code of a category, or a date in days since 1970; NaN is missing. */
+    double number;
+} TributaryValue;
+
+/* What a model says of one row. The library fills it in. */
+typedef struct TributaryPrediction {
+    /* `sizeof(TributaryPrediction)`, which the app sets. */
+    size_t size;
+    /* The network's outputs. */
+    const float *outputs;
+    /* Number of outputs. */
+    size_t outputs_count;
+    /* Probability of each class in their order, for each output row. */
+    const float *probabilities;
+    /* Number of probabilities; 0 for numbers. */
+    size_t probabilities_count;
+    /* The predicted numbers, in the target's unit. */
+    const double *numbers;
+    /* Number of numbers; 0 for classes. */
+    size_t numbers_count;
+    /* The most probable class, of the last output row; -1 for numbers. */
+    int64_t class_index;
+    /* Its name, or its number where classes have no names; null for numbers. */
+    const char *label;
+} TributaryPrediction;
+
 /* The `TRIBUTARY_ABI_VERSION` of this library. An app compares it with that of its header. */
 uint32_t tributary_abi_version(void);
 
@@ -336,6 +371,35 @@ TributaryStatus tributary_run_once(const TributaryClient *client, const Tributar
 TributaryStatus tributary_run_trainer(const TributaryClient *client, const TributaryTrainer *trainer,
                                       const TributaryHost *host, const TributaryCancel *cancel,
                                       TributaryOutcome *outcome);
+
+/* The model of a file that `tributary job export` wrote; the bytes are copied. Free it with `tributary_model_free`. */
+TributaryStatus tributary_model_of_file(const uint8_t *file, size_t bytes, TributaryModel **model);
+
+/* The model of a job that the client downloaded last, with its own personal parameters: from its folder, without a
+ * network. It is null until the client has taken part in a round of the job. Free it with `tributary_model_free`. */
+TributaryStatus tributary_model_of_job(const TributaryClient *client, const char *job, TributaryModel **model);
+
+/* Frees a model; null is allowed. No prediction of it may run. */
+void tributary_model_free(TributaryModel *model);
+
+/* Gives what the model says of itself, as JSON: job, version, hashes, loss, and with `model` the layers, and the columns
+ * and classes in their order. The text is valid until this thread's next call that gives a text. */
+TributaryStatus tributary_model_card(const TributaryModel *model, const char **json);
+
+/* Predicts one row by the names of its columns, in any order. Columns that the model has not are ignored. Threads may
+ * share the model. What `prediction` points to is valid until this thread's next prediction. */
+TributaryStatus tributary_predict_row(const TributaryModel *model, const TributaryValue *row, size_t count,
+                                      TributaryPrediction *prediction);
+
+/* Predicts one row of raw values in the order of the model's columns: numbers as they are, categories by their code,
+ * dates in days since 1970, NaN where a value is missing. As `tributary_predict_row` otherwise. */
+TributaryStatus tributary_predict(const TributaryModel *model, const double *raw, size_t count,
+                                  TributaryPrediction *prediction);
+
+/* Predicts one example that the app has prepared: the inputs of the network, which are neither scaled nor checked. As
+ * `tributary_predict_row` otherwise. */
+TributaryStatus tributary_predict_prepared(const TributaryModel *model, const float *inputs, size_t count,
+                                           TributaryPrediction *prediction);
 
 /* Whether a trainer should return `TRIBUTARY_STATUS_INTERRUPTED`: 1 or 0. For null it is 1. */
 int32_t tributary_should_stop(const TributaryStop *stop);

@@ -48,7 +48,7 @@ pub use examples::Examples;
 pub use floats::Floats;
 pub use host::{Conditions, Device, Host, Thermal};
 pub use keys::KeyStore;
-pub use model::{Model, Prediction};
+pub use model::{Model, Prediction, prepared};
 pub use outcome::Outcome;
 pub use settings::Settings;
 pub use trainer::{EvaluateTask, Evaluated, Stop, Tensor, TrainTask, Trained, Trainer};

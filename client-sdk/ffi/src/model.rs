@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use tributary_client::inputs::prepared_rows;
 use tributary_client::predict::UsableModel;
+use tributary_protocol::job_model::JobModel;
 
 use crate::errors::TributaryError;
+use crate::floats::Floats;
 
 /// A model that predicts from raw values, without a network. Threads may share it.
 #[derive(Debug, uniffi::Object)]
-pub struct Model(UsableModel);
+pub struct Model(pub(crate) UsableModel);
 
 /// What a model says of one example.
 #[derive(Clone, Debug, PartialEq, uniffi::Record)]
@@ -70,6 +73,24 @@ impl Model {
     }
 }
 
+/// The network's inputs of raw rows, one after the other: for trainers of an app. `model_json` is that of the task; a
+/// row has numbers as they are, categories by their code, dates in days since 1970, NaN where a value is missing.
+///
+/// # Errors
+/// [`TributaryError::BadInput`] if `model_json` is not that of a task, [`TributaryError::DoesNotFit`] that names the
+/// column whose value cannot be fed.
+#[uniffi::export]
+pub fn prepared(model_json: &str, rows: Vec<Vec<f64>>) -> Result<Floats, TributaryError> {
+    let model: JobModel =
+        serde_json::from_str(model_json).map_err(|error| TributaryError::bad_input(error.to_string()))?;
+    let mut inputs = Vec::new();
+    for row in &rows {
+        let prepared = prepared_rows(&model, row, row.len());
+        inputs.extend(prepared.map_err(|error| TributaryError::DoesNotFit { detail: error.to_string() })?);
+    }
+    Ok(Floats(inputs))
+}
+
 impl From<UsableModel> for Model {
     fn from(model: UsableModel) -> Self {
         Self(model)
@@ -80,7 +101,6 @@ impl From<UsableModel> for Model {
 mod tests {
     use tributary_protocol::card::ModelCard;
     use tributary_protocol::hash::Sha256Hash;
-    use tributary_protocol::job_model::JobModel;
     use tributary_protocol::model::Model as Values;
     use tributary_protocol::plan::Loss;
     use tributary_protocol::safetensors::model_to_bytes;
@@ -113,5 +133,16 @@ mod tests {
             "{refused}"
         );
         assert!(matches!(Model::from_file(vec![1, 2, 3]), Err(TributaryError::BadInput { .. })));
+    }
+
+    #[test]
+    fn rows_are_prepared_for_trainers_of_an_app() {
+        let model = r#"{"parameters":[{"name":"w","shape":[3]}],"inputs":{"columns":[
+            {"name":"age","mean":40,"deviation":10},{"name":"ward","kind":"category","categories":["east","west"]}]}}"#;
+        let inputs = prepared(model, vec![vec![60.0, 1.0], vec![30.0, 0.0]]).unwrap();
+        assert_eq!(inputs.0, [2.0, 0.0, 1.0, -1.0, 1.0, 0.0]);
+        let refused = |model, row| prepared(model, vec![row]).unwrap_err();
+        assert!(matches!(refused(model, vec![1.0]), TributaryError::DoesNotFit { .. }));
+        assert!(matches!(refused("{}", vec![1.0]), TributaryError::BadInput { .. }));
     }
 }

@@ -189,7 +189,7 @@ impl trainer::Trainer for AppTrainer {
             resume: task.resume.and_then(Checkpoint::own),
             may_suspend: task.may_suspend,
             training_json: json(task.training)?,
-            model_json: json(task.spec)?,
+            model_json: json(&task.table())?,
         };
         let trainer = &self.trainer;
         let work = |flags: &Arc<StopFlags>| trainer.train(told, Arc::new(Stop(Arc::clone(flags))));
@@ -205,7 +205,7 @@ impl trainer::Trainer for AppTrainer {
         should_stop: &dyn Fn() -> bool,
     ) -> Result<trainer::Evaluated, TrainError> {
         let told =
-            EvaluateTask { model: tensors(task.model), loss: loss_name(task.loss), model_json: json(task.spec)? };
+            EvaluateTask { model: tensors(task.model), loss: loss_name(task.loss), model_json: json(&task.table())? };
         let trainer = &self.trainer;
         let work = |flags: &Arc<StopFlags>| trainer.evaluate(told, Arc::new(Stop(Arc::clone(flags))));
         let Evaluated { examples, loss, accuracy, metrics } = apart(None, should_stop, work)??;

@@ -11,6 +11,7 @@ use tributary_protocol::device::DeviceState;
 use crate::attest::PythonAttester;
 use crate::errors::exception;
 use crate::layers::LayerExamples;
+use crate::model::Model;
 use crate::progress::{Counting, Listener};
 use crate::signals::interrupted;
 use crate::trainer::PythonTrainer;
@@ -53,6 +54,12 @@ impl Session {
     fn open_jobs(&self, py: Python<'_>) -> PyResult<String> {
         let jobs = self.run(py, async |client| client.open_jobs().await)?;
         serde_json::to_string(&jobs).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+    }
+
+    /// The model of a job that the client downloaded last, from its folder.
+    fn model(&self, py: Python<'_>, job: &str) -> PyResult<Option<Model>> {
+        let found = py.detach(|| self.client.model(job));
+        Ok(found.map_err(|error| exception(py, &error))?.map(Model::from))
     }
 
     /// One session with a trainer: [`LayerExamples`], or an object with the methods that [`PythonTrainer`] calls.

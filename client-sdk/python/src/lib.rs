@@ -25,7 +25,7 @@ mod _core {
     #[pymodule_export]
     use crate::layers::LayerExamples;
     #[pymodule_export]
-    use crate::model::Model;
+    use crate::model::{Model, prepare};
     #[pymodule_export]
     use crate::trainer::Stop;
 }

@@ -3,12 +3,20 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use tributary_client::inputs::prepared_rows;
 use tributary_client::predict::UsableModel;
+use tributary_protocol::job_model::JobModel;
 
 /// The model of a file.
 #[pyclass(frozen, module = "tributary._core")]
 pub(crate) struct Model {
     model: UsableModel,
+}
+
+impl From<UsableModel> for Model {
+    fn from(model: UsableModel) -> Self {
+        Self { model }
+    }
 }
 
 /// Outputs, probabilities, class and numbers of an example.
@@ -34,4 +42,20 @@ impl Model {
         let prediction = prediction.map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok((prediction.outputs, prediction.probabilities, prediction.class, prediction.numbers))
     }
+}
+
+/// The inputs of raw rows (f64, one after the other, with so many values each), as f32, by `[model]` of a job's file in
+/// JSON.
+#[pyfunction]
+pub(crate) fn prepare<'py>(
+    py: Python<'py>,
+    model: &str,
+    rows: &Bound<'py, PyBytes>,
+    width: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let model: JobModel = serde_json::from_str(model).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let rows: Vec<f64> = rows.as_bytes().as_chunks().0.iter().map(|bytes| f64::from_ne_bytes(*bytes)).collect();
+    let inputs = prepared_rows(&model, &rows, width).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let bytes: Vec<u8> = inputs.iter().flat_map(|input| input.to_ne_bytes()).collect();
+    Ok(PyBytes::new(py, &bytes))
 }

@@ -138,7 +138,7 @@ impl Trainer for PythonTrainer {
         let resume = task.resume.filter(|checkpoint| !checkpoint.bytes.is_empty());
         let told = json!({
             "parameters": task.model.parameters().specs(),
-            "model": task.spec,
+            "model": task.table(),
             "training": task.training,
             "seed": task.seed,
             "frozen": frozen,
@@ -168,7 +168,7 @@ impl Trainer for PythonTrainer {
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
         let told = json!({
             "parameters": task.model.parameters().specs(),
-            "model": task.spec,
+            "model": task.table(),
             "loss": task.loss,
         });
         let arguments = [Argument::Values(task.model.values())];

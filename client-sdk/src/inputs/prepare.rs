@@ -1,6 +1,8 @@
 //! From raw values to inputs.
 
 use tributary_protocol::inputs::{Column, ColumnKind, Encoding, Image, Inputs, MissingValues};
+use tributary_protocol::job_model::JobModel;
+use tributary_protocol::layers::ModelSpec;
 
 use crate::examples::{Batch, Examples, ExamplesError, RawBatch, RawTargets, Targets};
 
@@ -181,6 +183,24 @@ impl Preparation {
     }
 }
 
+/// The inputs of raw rows with so many values each, one row after the other: for apps with a trainer of their own. Rows
+/// of a job without `[model.inputs]` stay as they are.
+///
+/// # Errors
+/// [`PrepareError`] names the first column whose value cannot be fed.
+pub fn prepared_rows(model: &JobModel, rows: &[f64], width: usize) -> Result<Vec<f32>, PrepareError> {
+    let preparation = Preparation::of(model.inputs.as_ref().unwrap_or(&Inputs::default()));
+    let channels = match &model.spec {
+        ModelSpec::Layers(network) => network.input.first().copied().unwrap_or(1),
+        ModelSpec::Parameters(_) => 1,
+    };
+    let mut inputs = Vec::with_capacity(rows.len());
+    for row in rows.chunks(width.max(1)) {
+        preparation.prepare(row, channels, &mut inputs)?;
+    }
+    Ok(inputs)
+}
+
 /// The examples with these indices as they are; those that come as f32 are widened.
 pub(super) fn raw_batch(examples: &dyn Examples, indices: &[usize]) -> Result<RawBatch, ExamplesError> {
     if let Some(raw) = examples.raw(indices)? {
@@ -333,6 +353,16 @@ mod tests {
         assert_eq!(batch.inputs, [-1.0, 1.0, 0.0, 1.0, 2.0, 0.0, 1.0, 0.0]);
         assert_eq!(batch.targets, Targets::Values { values: vec![-1.0, 2.0], width: 1 });
         assert_eq!((preparation.number(2.0), preparation.aim(8.0)), (8.0, 2.0));
+    }
+
+    #[test]
+    fn rows_of_an_app_with_its_own_trainer_are_prepared() {
+        let mut model: JobModel = serde_json::from_str(r#"{"parameters":[{"name":"w","shape":[1]}]}"#).unwrap();
+        let rows = [60.0, 1.0, 0.0, 30.0, 0.0, 1.0];
+        assert_eq!(prepared_rows(&model, &rows, 3).unwrap(), rows.map(|value| value as f32));
+        model.inputs = Some(inputs());
+        assert_eq!(prepared_rows(&model, &rows, 3).unwrap(), [2.0, 0.0, 1.0, 0.0, -1.0, 1.0, 0.0, 1.0]);
+        assert!(prepared_rows(&model, &rows, 2).unwrap_err().to_string().starts_with("2 values, where the job has 3"));
     }
 
     #[test]

@@ -27,6 +27,7 @@
 //! | `step`, `linear`, `recurrent` | what a step computes |
 //! | `scratch` | the buffers of a prediction, and the pool of those that wait for the next one |
 //! | `usable` | [`UsableModel`]: an exported file, from raw values to classes and numbers |
+//! | `row` | [`Value`]: a row of an app, by the names of its columns |
 //! | [`onnx`] | the same network as an ONNX file |
 
 mod build;
@@ -35,6 +36,7 @@ mod linear;
 pub mod onnx;
 mod predictor;
 mod recurrent;
+mod row;
 mod scratch;
 mod step;
 #[cfg(test)]
@@ -43,4 +45,5 @@ mod usable;
 
 pub use self::error::PredictError;
 pub use self::predictor::Predictor;
+pub use self::row::Value;
 pub use self::usable::{Prediction, UsableError, UsableModel};

@@ -60,6 +60,9 @@ pub enum UsableError {
     /// The example cannot be fed to it.
     #[error(transparent)]
     Example(#[from] PrepareError),
+    /// The row lacks a column of the model, or a value of it cannot be read.
+    #[error("{0}")]
+    Row(String),
 }
 
 impl UsableModel {
@@ -120,6 +123,19 @@ impl UsableModel {
         predicted?;
         self.interpret(prediction);
         Ok(())
+    }
+
+    /// What the model says of one example that is prepared already, in the order of the network's inputs: an app with
+    /// a preparation of its own.
+    ///
+    /// # Errors
+    /// [`UsableError::Network`] if the values do not fit.
+    pub fn predict_prepared(&self, inputs: &[f32]) -> Result<Prediction, UsableError> {
+        let outputs = vec![0.0; self.predictor.output_shape().iter().product()];
+        let mut prediction = Prediction { outputs, ..Prediction::default() };
+        self.predictor.predict(inputs, &mut prediction.outputs)?;
+        self.interpret(&mut prediction);
+        Ok(prediction)
     }
 
     /// The name of a class; its number where classes have no names.

@@ -7,11 +7,13 @@ use futures_util::future::BoxFuture;
 use tributary_protocol::classes::ClassCounts;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::inputs::{Description, Inputs};
+use tributary_protocol::job_model::JobModel;
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::model::Model;
 use tributary_protocol::plan::{Algorithm, Loss, Training};
 use tributary_protocol::scalars::Scalars;
 use tributary_protocol::seed::Seed;
+use tributary_protocol::sharing::Sharing;
 
 /// Learns from the examples of one client.
 pub trait Trainer: Send {
@@ -97,6 +99,11 @@ pub struct TrainTask<'a> {
 }
 
 impl<'a> TrainTask<'a> {
+    /// The network and its inputs, as in the job's file.
+    pub fn table(&self) -> JobModel {
+        JobModel { spec: self.spec.clone(), sharing: Sharing::default(), inputs: self.inputs.cloned() }
+    }
+
     /// Training of every parameter on the plain loss, for as long as it takes.
     pub fn new(model: &'a Model, spec: &'a ModelSpec, training: &'a Training, seed: Seed) -> Self {
         Self {
@@ -236,6 +243,11 @@ pub struct EvaluateTask<'a> {
 }
 
 impl<'a> EvaluateTask<'a> {
+    /// The network and its inputs, as in the job's file.
+    pub fn table(&self) -> JobModel {
+        JobModel { spec: self.spec.clone(), sharing: Sharing::default(), inputs: self.inputs.cloned() }
+    }
+
     /// Measures this loss of the model on all examples.
     pub fn new(model: &'a Model, spec: &'a ModelSpec, loss: Loss) -> Self {
         Self { model, spec, inputs: None, loss }

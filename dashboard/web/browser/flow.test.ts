@@ -198,7 +198,11 @@ describe("a live job", () => {
         .click(),
     ]);
     expect(file.suggestedFilename()).toMatch(new RegExp(`^${job.name}-v\\d+\\.safetensors$`));
-    expect(parametersOf(readFileSync(await file.path()))).toBe(job.parameters);
+    const content = readFileSync(await file.path());
+    expect(parametersOf(content)).toBe(job.parameters);
+    // What it is, is in the file: with it, the file alone predicts.
+    const header = JSON.parse(content.subarray(8, 8 + Number(content.readBigUInt64LE(0))).toString());
+    expect(JSON.parse(header.__metadata__.tributary)).toMatchObject({ job: job.name, loss: "cross_entropy" });
     expect(complaints).toEqual([]);
   });
 });

@@ -18,7 +18,8 @@ test("Vite emits the worker and the WebAssembly of the browser package", async (
   cpSync(PACKAGE, installed, { recursive: true });
   // What `scripts/browser` generates, in name only.
   const generated =
-    "export class BrowserClient {}\nexport default (file) => WebAssembly.compileStreaming(fetch(file));\n";
+    "export class BrowserClient {}\nexport class BrowserModel {}\n" +
+    "export default (file) => WebAssembly.compileStreaming(fetch(file));\n";
   writeFileSync(join(installed, "tributary_browser.js"), generated);
   writeFileSync(join(installed, "tributary_browser_bg.wasm"), new Uint8Array(WASM_BYTES));
   writeFileSync(join(folder, "index.html"), '<script type="module" src="./main.js"></script>');

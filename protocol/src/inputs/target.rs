@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a network predicts: one of these classes, or a number.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ModelTarget))]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     /// Name, as in the table's header.

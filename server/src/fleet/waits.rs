@@ -53,7 +53,7 @@ async fn of_job(
             }
             // An evaluator never trains, and may have nothing to evaluate now.
             Err(Ineligible::Evaluator) => {}
-            Err(reason) if round.task == Task::Train => refusal = Some(reason.to_string()),
+            Err(reason) if round.task != Task::Evaluate => refusal = Some(reason.to_string()),
             Err(_) => {}
         }
     }

@@ -9,6 +9,7 @@ use tributary_client::examples::{MemoryExamples, RawTargets};
 use tributary_client::predict::UsableModel;
 use tributary_client::{AlwaysOn, Client, LayerTrainer, Outcome};
 use tributary_protocol::card::ModelCard;
+use tributary_protocol::device::{CheckInResponse, WaitsFor};
 use tributary_protocol::id::JobId;
 use tributary_protocol::inputs::Inputs;
 use tributary_protocol::operator::Job;
@@ -233,6 +234,19 @@ async fn a_job_says_that_nobody_came_to_describe() {
     world.pass_ms(60_000).await;
     let abandoned = world.job_now(job.head.id).await.health;
     assert!(abandoned.iter().any(|line| line.text.contains("Description 2")), "{abandoned:?}");
+}
+
+#[tokio::test]
+async fn a_client_that_may_not_describe_learns_why() {
+    let world = World::start().await;
+    let mut file = job("stays");
+    file["eligibility"] = json!({ "examples_min": 5 });
+    world.create_job(&file).await.ok::<Job>();
+    world.drive().await;
+    let poor = world.device().await.holding(4);
+    let CheckInResponse::Retry { waits_for: Some(told), .. } = poor.check_in(0).await else { panic!("it got work") };
+    let reason = "4 examples, where the job requires 5".to_owned();
+    assert_eq!(told, WaitsFor::Admission { job: "stays".parse().unwrap(), reason });
 }
 
 #[tokio::test]

@@ -31,7 +31,10 @@ const CHECKPOINT_EVERY_S: u32 = 300;
 ///
 /// # Safety
 /// `out` is null or may be written.
-unsafe fn give<T>(out: *mut *mut T, make: impl FnOnce() -> Result<T, TributaryError>) -> Result<(), TributaryError> {
+pub(super) unsafe fn give<T>(
+    out: *mut *mut T,
+    make: impl FnOnce() -> Result<T, TributaryError>,
+) -> Result<(), TributaryError> {
     if out.is_null() {
         return Err(TributaryError::bad_input("the place for the result is null"));
     }
@@ -45,7 +48,7 @@ unsafe fn give<T>(out: *mut *mut T, make: impl FnOnce() -> Result<T, TributaryEr
 ///
 /// # Safety
 /// It is null or was given by [`give`] and not taken back.
-unsafe fn free<T>(object: *mut T) {
+pub(super) unsafe fn free<T>(object: *mut T) {
     let _ = call(|| {
         if !object.is_null() {
             // SAFETY: it comes from `Box::into_raw` in `give`.

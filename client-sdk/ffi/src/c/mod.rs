@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `types` | structures that C fills in or reads |
 //! | `calls` | functions that C calls |
+//! | `models` | the same for models that predict |
 //! | `callbacks` | C's functions as the callbacks of the SDK |
 //! | `status` | results of calls, and the text of the last error |
 //!
@@ -11,6 +12,9 @@
 
 mod callbacks;
 pub mod calls;
+pub mod models;
+#[cfg(test)]
+mod models_tests;
 pub mod status;
 #[cfg(test)]
 mod tests;

@@ -199,6 +199,22 @@ pub(super) unsafe fn sized<T: Grows>(name: &str, value: *const T) -> Result<T, T
     Ok(unsafe { copy.assume_init() })
 }
 
+/// Fills in a structure of an app, whose first member says how much of it the app's header has.
+///
+/// # Safety
+/// It is null or points to as many bytes as its first member says.
+pub(super) unsafe fn fill_in<T: Grows>(name: &str, out: *mut T, value: T) -> Result<(), TributaryError> {
+    // SAFETY: as the caller says, at least the first member is there.
+    let size = *unsafe { there(name, out.cast_const().cast::<usize>()) }?;
+    if size <= size_of::<usize>() || !out.is_aligned() {
+        return Err(TributaryError::bad_input(format!("{name}.size is {size}: it must be the sizeof of its type")));
+    }
+    let (members, first) = (size.min(size_of::<T>()) - size_of::<usize>(), size_of::<usize>());
+    // SAFETY: both sides have so many bytes after the first member, which stays.
+    unsafe { (&raw const value).cast::<u8>().add(first).copy_to_nonoverlapping(out.cast::<u8>().add(first), members) };
+    Ok(())
+}
+
 /// What a pointer of C points to.
 ///
 /// # Safety

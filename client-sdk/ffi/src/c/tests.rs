@@ -23,7 +23,7 @@ use crate::keys::KeyStore;
 use crate::tests::{model, settings, spec, training};
 use crate::trainer::AppTrainer;
 
-fn last_error() -> String {
+pub(super) fn last_error() -> String {
     // SAFETY: the text lives until the next call of this thread.
     unsafe { CStr::from_ptr(tributary_last_error()) }.to_str().unwrap().to_owned()
 }
@@ -49,7 +49,7 @@ fn c_settings() -> (TributarySettings, [CString; 3]) {
     (settings, texts)
 }
 
-fn client() -> *mut TributaryClient {
+pub(super) fn client() -> *mut TributaryClient {
     let (settings, _texts) = c_settings();
     let mut client = null_mut();
     // SAFETY: all pointers are valid.
@@ -68,7 +68,7 @@ fn examples() -> *mut TributaryExamples {
     examples
 }
 
-fn refused(status: TributaryStatus, text: &str) {
+pub(super) fn refused(status: TributaryStatus, text: &str) {
     assert_eq!(status, TributaryStatus::BadInput, "{text}");
     assert!(last_error().contains(text), "{:?} instead of {text:?}", last_error());
 }
@@ -482,7 +482,7 @@ fn functions(text: &str, begin: &str, parameter: impl Fn(&str) -> String) -> Vec
 
 #[test]
 fn the_header_declares_what_is_exported() {
-    let sources = concat!(include_str!("status.rs"), include_str!("calls.rs"));
+    let sources = concat!(include_str!("status.rs"), include_str!("calls.rs"), include_str!("models.rs"));
     let exported = functions(sources, "extern \"C\" fn ", |one| one.split(':').next().unwrap().to_owned());
     let last_word = |one: &str| one.rsplit([' ', '*']).next().unwrap().to_owned();
     // Declarations begin at the start of a line, with their type.
@@ -491,7 +491,7 @@ fn the_header_declares_what_is_exported() {
         types.iter().flat_map(|begin| functions(HEADER, &format!("\n{begin}"), last_word)).collect();
     declared.sort();
     assert_eq!(declared, exported);
-    assert_eq!(exported.len(), 24);
+    assert_eq!(exported.len(), 31);
 }
 
 macro_rules! layout {
@@ -527,6 +527,10 @@ fn structures_have_the_same_layout_in_c() {
         TributaryResult { examples, steps, loss, accuracy }
         TributaryTrainer { size, context, examples, train, evaluate }
         TributaryOutcome { kind, round, retry_after_ms }
+        TributaryValue { column, text, number }
+        TributaryPrediction {
+            size, outputs, outputs_count, probabilities, probabilities_count, numbers, numbers_count, class_index, label
+        }
     };
     let mut program = String::from("#include <tributary.h>\n");
     let mut same = |expression: String, value: usize| {

@@ -8,6 +8,7 @@ use crate::attest::Attestation;
 use crate::checkpoint::Checkpoint;
 use crate::client::{Cancel, Client};
 use crate::examples::Examples;
+use crate::model::Model;
 use crate::trainer::Stop;
 
 /// A client of one coordinator. Its calls block the calling thread; it does one at a time.
@@ -18,6 +19,9 @@ pub struct TributaryExamples(pub(super) Arc<Examples>);
 
 /// Ends the sessions that were started with it, from any thread and for good.
 pub struct TributaryCancel(pub(super) Arc<Cancel>);
+
+/// A model that predicts without a network. Threads may share it.
+pub struct TributaryModel(pub(super) Arc<Model>);
 
 /// Whether a training should stop, where it stopped, and what it measured.
 pub struct TributaryStop {
@@ -122,6 +126,8 @@ unsafe impl Grows for TributarySettings {}
 unsafe impl Grows for TributaryHost {}
 // SAFETY: as above.
 unsafe impl Grows for TributaryTrainer {}
+// SAFETY: as above.
+unsafe impl Grows for TributaryPrediction {}
 
 /// The device at a moment. -1 is unknown, which hinders nothing.
 #[repr(C)]
@@ -292,4 +298,40 @@ pub struct TributaryOutcome {
     pub round: u32,
     /// Wait this long before the next session; 0 if nobody said.
     pub retry_after_ms: u64,
+}
+
+/// A value of a row.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TributaryValue {
+    /// Name of its column.
+    pub column: *const c_char,
+    /// A category, an ISO date, or a number as text; an empty one is missing. Null: it is `number`.
+    pub text: *const c_char,
+    /// A number, the code of a category, or a date in days since 1970; NaN is missing.
+    pub number: f64,
+}
+
+/// What a model says of one row. The library fills it in.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TributaryPrediction {
+    /// `sizeof(TributaryPrediction)`, which the app sets.
+    pub size: usize,
+    /// The network's outputs.
+    pub outputs: *const f32,
+    /// Number of outputs.
+    pub outputs_count: usize,
+    /// Probability of each class in their order, for each output row.
+    pub probabilities: *const f32,
+    /// Number of probabilities; 0 for numbers.
+    pub probabilities_count: usize,
+    /// The predicted numbers, in the target's unit.
+    pub numbers: *const f64,
+    /// Number of numbers; 0 for classes.
+    pub numbers_count: usize,
+    /// The most probable class, of the last output row; -1 for numbers.
+    pub class_index: i64,
+    /// Its name, or its number where classes have no names; null for numbers.
+    pub label: *const c_char,
 }

@@ -16,6 +16,7 @@ from typing import Any, Literal, Optional, Union
 
 from . import _core
 from .authorities import Authorities, pem
+from .model import Model
 from .trainer import Bridge, LayerTrainer, Trainer
 
 log = logging.getLogger("tributary")
@@ -214,6 +215,15 @@ class Client:
     def open_jobs(self) -> list[dict[str, Any]]:
         """What the running jobs require of examples: `name`, `loss`, and of networks as layers `input` and `output`."""
         return json.loads(self._session.open_jobs())
+
+    def model(self, job: str) -> Optional[Model]:
+        """The model of a job that the client downloaded last, with its own personal parameters.
+
+        It comes from `state_dir`, without a network; `None` until the client has taken part in a round of the job. Raises
+        `TributaryError` if the network is part of the app.
+        """
+        native = self._session.model(job)
+        return None if native is None else Model(native)
 
     def run_once(self, trainer: Union[Trainer, LayerTrainer], host: Optional[Host] = None) -> Outcome:
         """One session: delivers finished work of an earlier one, or checks in and does the work of one round.

@@ -33,11 +33,12 @@ class Prediction:
 
 
 class Model:
-    """The model of a file that `tributary job export` wrote. Threads may share it."""
+    """A model that predicts: of a file that `tributary job export` wrote, or that a client downloaded. Threads may share
+    it."""
 
-    def __init__(self, file: bytes) -> None:
+    def __init__(self, file: Union[bytes, _core.Model]) -> None:
         """Raises `ValueError` if the file is damaged, or does not say what it is."""
-        self._native = _core.Model(file)
+        self._native = _core.Model(file) if isinstance(file, bytes) else file
         self.card: dict[str, Any] = json.loads(self._native.card())
         """Job, version, hashes, loss, layers and inputs."""
         inputs = self.card["model"].get("inputs") or {}

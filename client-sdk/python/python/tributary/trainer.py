@@ -36,7 +36,7 @@ class TrainTask:
     parameters: Arrays
     """The global model: read-only arrays of f32 by name. Personal parameters are the client's own."""
     model: Mapping[str, Any]
-    """The network of the job file: `input` and `layers`, or `parameters`."""
+    """The network of the job file: `input` and `layers`, or `parameters`; its `inputs` where the job has them."""
     training: Mapping[str, Any]
     """The `[training]` of the job file."""
     seed: int
@@ -54,6 +54,13 @@ class TrainTask:
     may_suspend: bool = False
     """Whether a later session can go on where this one is stopped."""
     tell: Callable[[int, Optional[int]], None] = field(default=lambda done, of: None, repr=False, compare=False)
+
+    def prepare(self, rows: Any) -> np.ndarray:
+        """The network's inputs (f32) of raw rows, an array or nested lists `[rows, columns]`: numbers as they are,
+        categories by their code, dates in days since 1970, NaN where a value is missing. Without `[model.inputs]` in the
+        job's file they stay as they are. Raises `ValueError` with the name of the column whose value cannot be fed.
+        """
+        return _prepared(self.model, rows)
 
     @property
     def is_over(self) -> bool:
@@ -95,6 +102,18 @@ class EvaluateTask:
         """Call this before every batch: it raises `Interrupted` when the session or the round has ended."""
         if self.stop.is_set():
             raise _core.Interrupted("the evaluation was interrupted")
+
+    def prepare(self, rows: Any) -> np.ndarray:
+        """The network's inputs of raw rows, as `TrainTask.prepare`."""
+        return _prepared(self.model, rows)
+
+
+def _prepared(model: Mapping[str, Any], rows: Any) -> np.ndarray:
+    table = np.ascontiguousarray(rows, np.float64)
+    if table.ndim != 2:
+        raise ValueError(f"rows are an array [rows, columns], not of the shape {list(table.shape)}")
+    inputs = _core.prepare(json.dumps(model), table.tobytes(), table.shape[1])
+    return np.frombuffer(inputs, np.float32).reshape(len(table), -1)
 
 
 @dataclass(frozen=True)

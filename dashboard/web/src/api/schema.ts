@@ -1256,7 +1256,7 @@ export interface Inputs {
    */
   standardize?: Standardize;
   /** What the network predicts. */
-  target?: Target;
+  target?: ModelTarget;
   /** Texts: which vocabulary the token ids belong to. */
   tokens?: Tokens;
 }
@@ -1376,6 +1376,7 @@ export type JobModel =
       /** Parameters that nobody changes. */
       frozen?: string[];
       input: number[];
+      inputs?: Inputs;
       layers: Layer[];
       /** Parameters that never leave a device. */
       personal?: string[];
@@ -1385,6 +1386,7 @@ export type JobModel =
   | {
       /** Parameters that nobody changes. */
       frozen?: string[];
+      inputs?: Inputs;
       parameters: ParameterSpec[];
       /** Parameters that never leave a device. */
       personal?: string[];
@@ -1771,6 +1773,20 @@ export interface ModelDeltaFile {
 
 /** Encoding of a whole model. */
 export type ModelForm = "f32" | "f16" | "int8";
+
+/** What a network predicts: one of these classes, or a number. */
+export interface ModelTarget {
+  /** Names of the classes, in the order of the network's outputs. Empty for a number. */
+  classes?: string[];
+  /** Deviation of a number. Default: 1. */
+  deviation?: number;
+  /** Mean of a number. The network learns `(number - mean) / deviation`. Default: 0. */
+  mean?: number;
+  /** Name, as in the table's header. */
+  name: string;
+  /** Unit of a number, for people. */
+  unit?: string;
+}
 
 /** A version of a job's model. */
 export interface ModelVersion {

@@ -10,10 +10,15 @@ export function modelFileName(job: string, version: number, form: ModelForm): st
   return `${job}-v${version}${form === "f32" ? "" : `-${form}`}.safetensors`;
 }
 
+/** An answer of the API as it is. */
+export async function fetched(api: Api, path: string, query = {}): Promise<Blob> {
+  const response = await api.send(path, { accept: "*/*", query });
+  return response.blob();
+}
+
 /** Saves an answer of the API under a name. */
 export async function download(api: Api, path: string, name: string, query = {}): Promise<void> {
-  const response = await api.send(path, { accept: "*/*", query });
-  save(await response.blob(), name);
+  save(await fetched(api, path, query), name);
 }
 
 /** Has the browser save a file. */

@@ -45,11 +45,16 @@ export interface ClassRow {
   accuracy: number | undefined;
 }
 
-/** One row per class. */
-export function classRows(totals: ClassTotals): ClassRow[] {
+/** The name of a class: its number where the job names none. */
+export function className(names: readonly string[] | undefined, index: number): string {
+  return names?.[index] ?? String(index);
+}
+
+/** One row per class, with the names that the job's file has. */
+export function classRows(totals: ClassTotals, names?: readonly string[]): ClassRow[] {
   return totals.examples.map((examples, index) => {
     const right = totals.right[index] ?? 0;
-    return { name: String(index), examples, right, accuracy: examples > 0 ? right / examples : undefined };
+    return { name: className(names, index), examples, right, accuracy: examples > 0 ? right / examples : undefined };
   });
 }
 

@@ -5,7 +5,7 @@ import type { ClassCounts, ClassTotals, Job, MetricCurve, Page, Round, RoundDeta
 import { LinePlot } from "../charts/line-plot";
 import { endsSomething } from "../lib/events";
 import { axisReals, count, ofWhom, percent, plural } from "../lib/format";
-import { classRows, describeMetric, heat, metricColumns, metricFormat, metricTitle } from "../lib/metrics";
+import { className, classRows, describeMetric, heat, metricColumns, metricFormat, metricTitle } from "../lib/metrics";
 import { useResource } from "../ui/connection";
 import { Panel } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
@@ -23,7 +23,7 @@ export function JobMetrics({ job }: { job: Job }) {
   return (
     <>
       {curves.data && curves.data.length > 0 && <Curves curves={curves.data} job={job} />}
-      {evaluation?.classes && <Classes job={job.id} evaluation={evaluation} totals={evaluation.classes} />}
+      {evaluation?.classes && <Classes job={job} evaluation={evaluation} totals={evaluation.classes} />}
     </>
   );
 }
@@ -79,10 +79,11 @@ const COLUMNS: Column<ReturnType<typeof classRows>[number]>[] = [
 ];
 
 /** The accuracy of each class, and the confusion matrix where there is one. */
-function Classes({ job, evaluation, totals }: { job: string; evaluation: Round; totals: ClassTotals }) {
+function Classes({ job, evaluation, totals }: { job: Job; evaluation: Round; totals: ClassTotals }) {
   const { number: round, measured_on: on } = evaluation;
-  const detail = useResource<RoundDetail>(`jobs/${job}/rounds/${round}`, { task: "evaluate" });
-  const rows = classRows(totals);
+  const detail = useResource<RoundDetail>(`jobs/${job.id}/rounds/${round}`, { task: "evaluate" });
+  const names = job.file.model.inputs?.target?.classes;
+  const rows = classRows(totals, names);
   const counts = detail.data?.classes;
   return (
     <Panel
@@ -99,7 +100,7 @@ function Classes({ job, evaluation, totals }: { job: string; evaluation: Round; 
         {counts?.kind === "confusion" && (
           <div>
             <h3>Confusion</h3>
-            <Confusion counts={counts} />
+            <Confusion counts={counts} names={names} />
           </div>
         )}
       </div>
@@ -115,7 +116,7 @@ function Count(props: { counts: ConfusionCounts; truth: number; predicted: numbe
 }
 
 /** A table whose cells are the darker the more examples of their row they have. */
-function Confusion({ counts }: { counts: ConfusionCounts }) {
+function Confusion({ counts, names }: { counts: ConfusionCounts; names: readonly string[] | undefined }) {
   const classes = Array.from({ length: counts.classes }, (_, index) => index);
   return (
     <section class="table-frame" aria-label="Confusion matrix" tabIndex={0}>
@@ -128,7 +129,7 @@ function Confusion({ counts }: { counts: ConfusionCounts }) {
             <th scope="col">true \ predicted</th>
             {classes.map((predicted) => (
               <th key={predicted} scope="col" class="number">
-                {predicted}
+                {className(names, predicted)}
               </th>
             ))}
           </tr>
@@ -137,7 +138,7 @@ function Confusion({ counts }: { counts: ConfusionCounts }) {
           {classes.map((truth) => (
             <tr key={truth}>
               <th scope="row" class="number">
-                {truth}
+                {className(names, truth)}
               </th>
               {classes.map((predicted) => (
                 <Count key={predicted} counts={counts} truth={truth} predicted={predicted} />

@@ -2,9 +2,11 @@
 
 import { useState } from "preact/hooks";
 import type { Job, ModelVersion, Page } from "../api/types";
-import { download, type ModelForm, modelFileName } from "../lib/download";
+import { cardOf, withCard } from "../lib/card";
+import { download, fetched, type ModelForm, modelFileName, save } from "../lib/download";
 import { endsSomething } from "../lib/events";
 import { briefly, bytes, count, percent, real, UNKNOWN } from "../lib/format";
+import { programOf, waysOf } from "../lib/use-model";
 import { links } from "../router";
 import { useConnection, useMay, useResource } from "../ui/connection";
 import { Glyph } from "../ui/glyph";
@@ -17,7 +19,7 @@ import { UploadModel } from "./upload-model";
 const PAGE = 50;
 
 const FORMS = [
-  { value: "f32", label: "f32", title: "the model itself, 32-bit values" },
+  { value: "f32", label: "f32", title: "the model itself, 32-bit values; says what it is" },
   { value: "f16", label: "f16", title: "rounded to half precision: half the size" },
 ] as const;
 
@@ -84,7 +86,7 @@ export function JobModels({ job }: { job: Job }) {
       ) : (
         <Pending resource={models} lines={8} what="The list of models" />
       )}
-      {job.model_version !== undefined && <Snippet job={job} />}
+      {job.model_version !== undefined && <UseModel job={job} />}
     </Panel>
   );
 }
@@ -184,27 +186,22 @@ function Pin({ job, model, changed }: { job: Job; model: ModelVersion; changed: 
   );
 }
 
-/** How a program reads a version: to copy. */
-function Snippet({ job }: { job: Job }) {
-  const file = modelFileName(job.file.name, job.model_version ?? 0, "f32");
-  const layers = "layers" in job.file.model;
-  const lines = [
-    "from safetensors.torch import load_file",
-    `state = load_file("${file}")`,
-    ...(layers
-      ? [
-          "# The keys are layers.0.weight, ..; those of a bare nn.Sequential begin with the number.",
-          'model.load_state_dict({key.removeprefix("layers."): value for key, value in state.items()})',
-        ]
-      : ["model.load_state_dict(state)"]),
-  ];
+/** Whole programs that use a version, to copy. */
+function UseModel({ job }: { job: Job }) {
+  const ways = waysOf(job);
+  const [chosen, setWay] = useState(ways[0]!.value);
+  const way = ways.some(({ value }) => value === chosen) ? chosen : ways[0]!.value;
   return (
     <div class="snippet">
-      <h3>In PyTorch</h3>
+      <h3>Use this model</h3>
       <p class="hint">
-        or the best version from the command line: <code>tributary job export {job.file.name} --best</code>
+        {"layers" in job.file.model
+          ? "The f32 file says its layers, columns and classes: it is all that a prediction needs."
+          : "The network is part of the app, and the file has its parameters."}{" "}
+        The best version from the command line: <code>tributary job export {job.file.name} --best</code>
       </p>
-      <Command text={lines.join("\n")} />
+      <Segmented label="How to use this model" value={way} onChange={setWay} options={ways} />
+      <Command text={programOf(job, way)} />
     </div>
   );
 }
@@ -223,7 +220,9 @@ function Get({ job, model, form }: { job: Job; model: ModelVersion; form: ModelF
     setBusy(true);
     try {
       const name = modelFileName(job.file.name, model.version, form);
-      await download(api, `jobs/${job.id}/models/${model.version}`, name, { form });
+      const path = `jobs/${job.id}/models/${model.version}`;
+      if (form !== "f32") await download(api, path, name, { form });
+      else save(await withCard(await fetched(api, path, { form }), cardOf(job, model)), name);
     } catch (error) {
       notify((error as Error).message, "bad");
     } finally {

@@ -23,7 +23,7 @@ fn libraries() -> PathBuf {
 }
 
 /// Runs a command to its end.
-fn done(command: &mut Command) -> String {
+pub(super) fn done(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     assert!(output.status.success(), "{command:?}: {out}{err}");
@@ -43,7 +43,7 @@ fn write_bindings(language: uniffi::TargetLanguage, folder: &Path) {
 }
 
 /// Compiles a program in C with all warnings.
-fn compiled(name: &str, directory: &Path) -> PathBuf {
+pub(super) fn compiled(name: &str, directory: &Path) -> PathBuf {
     let (libraries, program) = (libraries(), directory.join(name));
     let mut cc = Command::new("cc");
     cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I"]).arg(format!("{SOURCES}/ffi/include"));
@@ -88,7 +88,8 @@ pub(super) struct App {
 }
 
 impl App {
-    async fn session(&self, listening: &Listening, examples: &Examples) -> Value {
+    /// One session with these examples: the last line that it prints.
+    pub(super) async fn session(&self, listening: &Listening, examples: &Examples) -> Value {
         let directory = listening.directory.path().join(self.kind);
         std::fs::create_dir_all(&directory).unwrap();
         std::fs::write(directory.join("examples.csv"), examples.table()).unwrap();
@@ -239,7 +240,7 @@ impl Jvm {
     }
 
     /// A program of these classes.
-    fn run(&self, classes: &Path, main: &str) -> Command {
+    pub(super) fn run(&self, classes: &Path, main: &str) -> Command {
         let library = self.kotlinc.parent().unwrap().parent().unwrap().join("lib/kotlin-stdlib.jar");
         let path = [classes, &self.jna, &library].map(|path| path.display().to_string()).join(":");
         let mut java = Command::new("java");

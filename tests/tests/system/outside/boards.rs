@@ -46,6 +46,13 @@ impl Board {
         self.program.exists() && version.is_ok_and(|output| output.status.success())
     }
 
+    /// Predicts the rows of a table with an exported file.
+    pub(super) fn predicts(&self, model: &Path, table: &str) -> Command {
+        let mut command = Command::new(self.emulator);
+        command.arg(&self.program).args(["--json", "predict", "--csv", table, "--model"]).arg(model);
+        command
+    }
+
     /// A client with a table as its examples. It trains on all of them.
     pub(super) fn app(self) -> App {
         let kind = self.name;

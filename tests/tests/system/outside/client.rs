@@ -52,6 +52,10 @@ impl Examples {
         Self { width, inputs, classes }
     }
 
+    pub(super) fn inputs(&self) -> &[f32] {
+        &self.inputs
+    }
+
     fn trainer(&self) -> LayerTrainer {
         let classes = Targets::Classes(self.classes.clone());
         LayerTrainer::new(Arc::new(MemoryExamples::new(vec![self.width], self.inputs.clone(), classes).unwrap()))

@@ -34,13 +34,13 @@ struct Drawing {
 }
 
 /// Two people who open the page in tabs of a browser and draw.
-struct Visitors {
+pub(super) struct Visitors {
     vitest: PathBuf,
 }
 
 impl Visitors {
     /// None where the browser, its tools or the page's client is missing (under CI that is a failure).
-    async fn find(listening: &Listening) -> Option<Self> {
+    pub(super) async fn find(listening: &Listening) -> Option<Self> {
         let vitest = PathBuf::from(format!("{DASHBOARD}/web/node_modules/.bin/vitest"));
         let browsers = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
         let has_browser =
@@ -55,10 +55,16 @@ impl Visitors {
         None
     }
 
+    /// Runs the tests of a configuration.
+    pub(super) fn tool(&self, config: &str) -> Command {
+        let mut command = Command::new(&self.vitest);
+        command.args(["run", "--config", config]).current_dir(format!("{DASHBOARD}/web"));
+        command
+    }
+
     /// Returns once both tabs have contributed. It sends what they have drawn to `inbox` when they are about to train.
     fn run(&self, listening: &Listening, inbox: &str) -> Command {
-        let mut command = Command::new(&self.vitest);
-        command.args(["run", "--config", "browser/visitors.config.ts"]).current_dir(format!("{DASHBOARD}/web"));
+        let mut command = self.tool("browser/visitors.config.ts");
         command.env("VISITED_URL", listening.url()).env("VISITED_TOKEN", &listening.enrolment);
         command.env("VISITORS_INBOX", inbox);
         command
@@ -80,9 +86,8 @@ fn examples(drawings: &[Drawing]) -> Examples {
     Examples::new(DIGITS[0], inputs, drawings.iter().map(|drawing| drawing.label).collect())
 }
 
-/// A client of the Python package, with PyTorch where it is installed.
-fn in_python(python: PathBuf) -> App {
-    let kind = if has_module(&python, "torch") { "torch_digits" } else { "layers" };
+/// A client of the Python package with a trainer of this kind.
+pub(super) fn in_python(python: PathBuf, kind: &'static str) -> App {
     let command = move |listening: &Listening, directory: &Path| {
         let mut command = Command::new(&python);
         command.args([SCRIPT, kind, &listening.url(), &listening.enrolment, "examples.csv", "state"]);
@@ -101,8 +106,9 @@ async fn clients_of_all_kinds_contribute_to_one_round() {
     let listening = Listening::start().await;
     let Some(visitors) = Visitors::find(&listening).await else { return };
     let classes = jvm.compiled(&listening).await;
+    let kind = if has_module(&python, "torch") { "torch_digits" } else { "layers" };
     let apps = [
-        in_python(python),
+        in_python(python, kind),
         in_kotlin(&jvm, &classes, "kotlin-layers", "layers"),
         in_c(&listening, "c-layers", "client"),
         board.app(),

@@ -10,7 +10,9 @@
 //! | [`key_exchange`] | TLS clients that know the post-quantum group, and those that do not |
 //! | [`mixed_cohort`] | clients of all kinds in one round, two tabs of a browser among them |
 //! | [`package`] | clients of the Python package, which is the SDK with Python's types |
+//! | [`predictions`] | clients of all kinds predict while there is no coordinator |
 //! | [`scan`] | sslyze, a scanner of TLS |
+//! | [`smallest`] | the shortest apps of all languages |
 
 mod app;
 mod boards;
@@ -20,7 +22,9 @@ mod key_exchange;
 mod mixed_cohort;
 mod package;
 mod page;
+mod predictions;
 mod scan;
+mod smallest;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -104,8 +108,10 @@ impl Listening {
         within_reason(completed).await;
     }
 
-    async fn stop(self) {
+    /// The folder of all, which is removed when it is dropped.
+    async fn stop(self) -> TempDir {
         self.stop.cancel();
         within_reason(self.served).await.unwrap();
+        self.directory
     }
 }

@@ -14,5 +14,6 @@ mod sessions;
 mod suspended;
 mod times;
 mod training;
+mod usable;
 
 pub(crate) use sessions::session;

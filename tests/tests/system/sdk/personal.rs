@@ -74,7 +74,7 @@ async fn job(world: &World, changes: Value) -> JobId {
 }
 
 /// The personal values that a device keeps, and those that it keeps once its update is accepted.
-fn personal(directory: &Path, job: JobId) -> [Option<Vec<f32>>; 2] {
+pub(super) fn personal(directory: &Path, job: JobId) -> [Option<Vec<f32>>; 2] {
     let store = FileStore::new(directory);
     [format!("memory-{job}.safetensors"), "memory-next.safetensors".to_owned()].map(|entry| {
         let state = model_from_bytes(&store.get(&entry).unwrap()?).unwrap();
