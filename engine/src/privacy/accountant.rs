@@ -176,12 +176,14 @@ mod tests {
         assert!(of(releases) <= 4.0 && of(releases + 1) > 4.0, "{releases}");
     }
 
+    /// Random ledgers: each takes a second in a build for tests.
+    const LEDGERS: usize = 8;
+
     /// Goal: the tight accountant never spends more than the other. Method: random ledgers of a fixed seed.
     #[test]
     fn the_accountants_agree_on_random_ledgers() {
         let mut stream = tributary_protocol::seed::Seed(9).stream();
-        let ledgers = std::env::var("TRIBUTARY_LEDGERS").map_or(8, |count| count.parse().expect("a number"));
-        for _ in 0..ledgers {
+        for _ in 0..LEDGERS {
             let charges: Vec<Charge> = (0..1 + stream.below(3))
                 .map(|_| {
                     let noise_multiplier = 0.4 + 6.0 * stream.unit() * stream.unit();

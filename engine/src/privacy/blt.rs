@@ -177,8 +177,8 @@ mod tests {
     }
 
     /// Versions, separation and times; theta and omega; s^2, RMSE of the last version and mean, as printed.
-    #[allow(clippy::type_complexity)]
-    const TABLE: [((u32, u32, u32), [f64; 2], [f64; 2], [f64; 3]); 5] = [
+    type Row = ((u32, u32, u32), [f64; 2], [f64; 2], [f64; 3]);
+    const TABLE: [Row; 5] = [
         (
             (100, 100, 1),
             [0.988_859_714, 0.772_987_822],

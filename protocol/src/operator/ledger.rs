@@ -142,7 +142,10 @@ mod tests {
         };
         assert_eq!(changed(|entries| entries[1].noise_multiplier = 1.6), ChainError::Changed(2));
         assert_eq!(changed(|entries| entries[2].participations -= 1), ChainError::Changed(3));
-        assert_eq!(changed(|entries| drop(entries.remove(1))), ChainError::Missing { expected: 2, found: 3 });
+        assert_eq!(
+            changed(|entries| entries.retain(|entry| entry.number != 2)),
+            ChainError::Missing { expected: 2, found: 3 }
+        );
         assert_eq!(changed(|entries| entries.swap(0, 1)), ChainError::Missing { expected: 1, found: 2 });
         let replaced = changed(|entries| {
             entries[1].rate = None;

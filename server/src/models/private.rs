@@ -104,9 +104,9 @@ async fn add_noise(
     let mut next = maker.is_correlated().then(|| NextBuffers::begin(bench, services, round));
     let total = sum.total();
     let of_count = NoiseMaker::place_of_count(total);
-    let pieces = (0..total).step_by(BLOCKS_AT_ONCE * NOISE_BLOCK);
-    let pieces =
-        pieces.map(|first| first..total.min(first + BLOCKS_AT_ONCE * NOISE_BLOCK)).chain([of_count..of_count + 1]);
+    let piece = BLOCKS_AT_ONCE * NOISE_BLOCK;
+    let pieces = (0..total).step_by(piece).map(|first| first..total.min(first + piece));
+    let pieces = pieces.chain(std::iter::once(of_count..of_count + 1));
     let mut noise_of_count = 0;
     // Buffers are read in order, and noise is made of several pieces at a time.
     let mut pieces = pieces.peekable();
