@@ -17,6 +17,8 @@ use super::charge::Charge;
 use super::gaussian::bisect;
 use super::rdp;
 
+/// Largest epsilon that is computed here: its power, and that of its losses, is a number.
+const EPSILON_MAX: f64 = 150.0;
 /// Points of the grid of losses.
 const POINTS: usize = 1 << 20;
 /// Distance of neighbouring points where nothing asks for another.
@@ -44,8 +46,14 @@ enum Direction {
 }
 
 /// What these charges spend together but for a chance of delta.
+///
+/// Beyond [`EPSILON_MAX`] it is what the other accountant finds: no budget is as large, and chances would overflow.
 pub fn epsilon(charges: &[Charge], delta: f64) -> f64 {
-    let tilt = rdp::epsilon(charges, delta).order - 1.0;
+    let renyi = rdp::epsilon(charges, delta);
+    if renyi.epsilon > EPSILON_MAX {
+        return renyi.epsilon;
+    }
+    let tilt = renyi.order - 1.0;
     let of = |direction| {
         let losses = Losses::of(charges, direction, tilt);
         if losses.delta(0.0) <= delta {
@@ -54,14 +62,6 @@ pub fn epsilon(charges: &[Charge], delta: f64) -> f64 {
             bisect(0.0, losses.most(), |epsilon| losses.delta(epsilon) <= delta)
         }
     };
-    of(Direction::Out).max(of(Direction::In))
-}
-
-/// The chance that these charges together tell more than epsilon.
-pub fn delta(charges: &[Charge], epsilon: f64) -> f64 {
-    // The order with which Rényi's accountant gives this epsilon is not known; that of a delta near by is as good.
-    let tilt = rdp::epsilon(charges, 1e-6).order - 1.0;
-    let of = |direction| Losses::of(charges, direction, tilt).delta(epsilon);
     of(Direction::Out).max(of(Direction::In))
 }
 
@@ -316,6 +316,22 @@ mod tests {
             Charge::Laplace { scale: 20.0, times: 1 },
         ];
         near(epsilon(&mixed, 1e-6), 2.349_908_28);
+    }
+
+    fn delta(charges: &[Charge], epsilon: f64) -> f64 {
+        let tilt = rdp::epsilon(charges, 1e-6).order - 1.0;
+        let of = |direction| Losses::of(charges, direction, tilt).delta(epsilon);
+        of(Direction::Out).max(of(Direction::In))
+    }
+
+    #[test]
+    fn an_epsilon_beyond_all_budgets_is_that_of_the_other_accountant() {
+        let charges = [Charge::Sampled { noise_multiplier: 0.8726, rate: 0.4612, times: 2753 }];
+        assert_eq!(epsilon(&charges, 5.72e-8), rdp::epsilon(&charges, 5.72e-8).epsilon);
+        let charges = [Charge::Gaussian { noise_multiplier: 1.0, times: 150 }];
+        let spent = epsilon(&charges, 1e-6);
+        let exact = crate::privacy::gaussian::epsilon(150f64.sqrt(), 1e-6);
+        assert!((spent / exact - 1.0).abs() < 1e-3, "{spent} is not {exact}");
     }
 
     #[test]
