@@ -195,8 +195,8 @@ mod tests {
     use super::*;
     use tributary::demo::data::digits;
 
-    /// Goal: a private job learns, a smaller epsilon costs more, and a seed gives the figures again. Method: few clients
-    /// of the embedded digits, with epsilons far apart.
+    /// Goal: a private job learns, a smaller epsilon costs more, and a seed gives the figures again. Method: few
+    /// clients of the embedded digits, with epsilons far apart.
     #[test]
     fn a_private_job_learns_and_a_small_epsilon_costs() {
         let args = PrivacyArgs {

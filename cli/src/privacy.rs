@@ -73,7 +73,9 @@ pub(crate) async fn run(command: PrivacyCommand, global: &GlobalArgs, output: &O
         PrivacyCommand::Ledger { job, verify } => {
             let api = profile::resolved(global)?.operator_api(output)?;
             let job = find_job(&api, &job).await?;
-            let privacy = api.privacy(job.head.id).await?;
+            let Some(privacy) = api.privacy(job.head.id).await?.privacy else {
+                return Err(CliError::BadSetting(format!("{} has no [privacy]", job.file.name)));
+            };
             if verify {
                 verified(&privacy)?;
             }

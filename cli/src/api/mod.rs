@@ -351,7 +351,7 @@ impl Api {
 
     /// `GET /operator/v1/jobs/{id}/privacy`
     #[cfg(feature = "coordinator")]
-    pub async fn privacy(&self, id: JobId) -> Result<operator::JobPrivacy, ApiError> {
+    pub async fn privacy(&self, id: JobId) -> Result<operator::JobPrivacyState, ApiError> {
         self.get(&["jobs", &id.to_string(), "privacy"], &[]).await
     }
 

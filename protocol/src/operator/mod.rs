@@ -59,7 +59,7 @@ pub use order::{ClientOrder, Order, RoundSort};
 pub use outlook::{Outlook, OutlookPoint};
 pub use overview::{Cell, JobOverview, JobSummary, OpenRound, Overview, SparkPoint};
 pub use people::{AttributeName, ClassStats, ClientAssignment, ShapeCount};
-pub use privacy::{EpsilonPair, JobPrivacy};
+pub use privacy::{EpsilonPair, JobPrivacy, JobPrivacyState};
 pub use progress::{BestVersion, Progress, UsefulUpdates};
 pub use round::Round;
 pub use scalars::{ScalarCurve, ScalarPoint, ScalarSummary};

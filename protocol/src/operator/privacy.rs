@@ -34,3 +34,12 @@ pub struct JobPrivacy {
     /// The releases, oldest first.
     pub ledger: Vec<LedgerEntry>,
 }
+
+/// The privacy of a job, if its file has `[privacy]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobPrivacyState {
+    /// Absent in a job whose models may tell what single clients sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub privacy: Option<JobPrivacy>,
+}

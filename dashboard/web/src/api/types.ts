@@ -26,6 +26,7 @@ export type {
   JobDraft,
   JobOverview,
   JobPrivacy,
+  JobPrivacyState,
   JobState,
   JobSummary,
   LayerRow,

@@ -104,7 +104,13 @@ function Plots({
   const best = columns(points, "round", ["accuracy"])[0]!.indexOf(job.progress?.best?.round ?? 0);
   const marks = useMemo(() => marksOf(points, changes, axis), [points, changes, axis]);
   if (accuracy[0]!.length === 0 && loss[0]!.length === 0)
-    return <Empty title="No round was committed yet">The curves begin with the first committed round.</Empty>;
+    return job.rounds_committed > 0 ? (
+      <Empty title="Nothing was measured">
+        A private job keeps no loss of its clients. An evaluation on the coordinator would be drawn here.
+      </Empty>
+    ) : (
+      <Empty title="No round was committed yet">The curves begin with the first committed round.</Empty>
+    );
   const shared = {
     xTitle: AXES.find((entry) => entry.axis === axis)!.title,
     marks,

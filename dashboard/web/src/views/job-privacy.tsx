@@ -1,6 +1,6 @@
 // The privacy of a job: its budget and what of it is spent, the noise, the ledger.
 
-import type { Job, JobPrivacy, LedgerEntry } from "../api/types";
+import type { Job, JobPrivacy, JobPrivacyState, LedgerEntry } from "../api/types";
 import { endsSomething } from "../lib/events";
 import { count, percent, plural } from "../lib/format";
 import { links } from "../router";
@@ -14,11 +14,11 @@ const NOISE_MUCH = 1;
 
 /** Shown for a job with `[privacy]`. */
 export function PrivacyPanel({ job }: { job: Job }) {
-  const privacy = useResource<JobPrivacy>(`jobs/${job.id}/privacy`, {}, { live: endsSomething(job.id) });
+  const privacy = useResource<JobPrivacyState>(`jobs/${job.id}/privacy`, {}, { live: endsSomething(job.id) });
   return (
     <Panel title="Privacy" hint="what the models of this job may tell about one unit, and what of that is spent">
-      {privacy.data ? (
-        <Spent job={job} privacy={privacy.data} />
+      {privacy.data?.privacy ? (
+        <Spent job={job} privacy={privacy.data.privacy} />
       ) : (
         <Pending resource={privacy} lines={4} missing={<NotAvailable what="The ledger" />} />
       )}

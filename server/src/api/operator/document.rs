@@ -4,7 +4,7 @@ use tributary_protocol::job_file::RoundPolicyChange;
 use tributary_protocol::operator::{
     Account, Assignment, AttributeName, AuditEntry, ChangeJob, ChangePassword, ChangeStanding, ClassStats, Client,
     ClientAssignment, ClientOrder, CreateAccount, CreateJob, CreatePopulation, CreateToken, CreatedToken, Curve, Event,
-    Job, JobDraft, JobPrivacy, Login, ModelVersion, Node, Order, Outlook, Overview, PageQuery, Population, Round,
+    Job, JobDraft, JobPrivacyState, Login, ModelVersion, Node, Order, Outlook, Overview, PageQuery, Population, Round,
     RoundDetail, RoundSort, ScalarCurve, ScheduledWork, Session, ShapeCount, SignInWays, SignedIn, StaleClient, System,
     TestSet, TestSetState, Token,
 };
@@ -191,7 +191,7 @@ fn rounds() -> Vec<Call> {
         get("/jobs/{job}/outlook", "outlook", "What other deadlines would have done to the newest rounds of a job.")
             .answers::<Outlook>(200, "The deadlines."),
         get("/jobs/{job}/privacy", "privacy", "What a private job promises, what it has spent, and its ledger.")
-            .answers::<JobPrivacy>(200, "The privacy of the job; 404 without [privacy]."),
+            .answers::<JobPrivacyState>(200, "The privacy of the job, if it has any."),
         get("/jobs/{job}/metric-curves", "metricCurves", "The named scalars of a job over its rounds, thinned out.")
             .query::<CurveQuery>()
             .list::<ScalarCurve>("The curves, those of the most rounds first, at most 64."),

@@ -6,7 +6,7 @@ use axum::extract::State;
 use tributary_engine::privacy::spent_by;
 use tributary_engine::story::explained;
 use tributary_protocol::id::JobId;
-use tributary_protocol::operator::JobPrivacy;
+use tributary_protocol::operator::JobPrivacyState;
 
 use crate::api::auth::{Operator, Views};
 use crate::api::extract::{Json, Path};
@@ -18,16 +18,16 @@ pub(super) async fn show(
     operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Path(id): Path<JobId>,
-) -> Answer<Json<JobPrivacy>> {
+) -> Answer<Json<JobPrivacyState>> {
     let mut tx = app.db.read().await?;
     let (row, _) = operator.job(&mut tx, id).await?;
     let ledger = tx.ledger(id).await?;
     drop(tx);
     let spec = app.specs.of(&row)?;
     let Some(delta) = spec.file.privacy.as_ref().map(|privacy| privacy.delta) else {
-        return Err(ApiError::not_found(format!("[privacy] in the file of {id}")));
+        return Ok(Json(JobPrivacyState { privacy: None }));
     };
     let (spent, ledger) = blocking(move || (spent_by(&ledger, delta), ledger)).await;
     let spent = spent.map_err(ApiError::internal)?;
-    explained(&spec, ledger, Some(spent)).map(Json).ok_or_else(|| ApiError::not_found(id))
+    Ok(Json(JobPrivacyState { privacy: explained(&spec, ledger, Some(spent)) }))
 }

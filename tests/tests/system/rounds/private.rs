@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tributary_engine::privacy::{NOISE_PLACES, Normal, block_key};
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::operator::{Event, Job, JobPrivacy, Page, check_ledger};
+use tributary_protocol::operator::{Event, Job, JobPrivacy, JobPrivacyState, Page, check_ledger};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{JobState, Phase};
 
@@ -41,7 +41,8 @@ fn delta(place: usize) -> Vec<f32> {
 }
 
 async fn privacy(world: &World, job: &str) -> JobPrivacy {
-    world.look(&format!("/jobs/{job}/privacy")).await.ok()
+    let state: JobPrivacyState = world.look(&format!("/jobs/{job}/privacy")).await.ok();
+    state.privacy.expect("the job is private")
 }
 
 /// One round of these clients.
