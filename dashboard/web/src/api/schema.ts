@@ -1445,6 +1445,12 @@ export interface JobPrivacy {
   units_needed: number;
 }
 
+/** The privacy of a job, if its file has `[privacy]`. */
+export interface JobPrivacyState {
+  /** Absent in a job whose models may tell what single clients sent. */
+  privacy?: JobPrivacy;
+}
+
 /** The state of a job. */
 export type JobState = "awaiting_model" | "running" | "paused" | "stopped" | "completed";
 
