@@ -10,7 +10,7 @@ use super::{pld, rdp};
 const AGREEMENT: f64 = 1e-3;
 /// Bounds within which noise is sought.
 const NOISE_MIN: f64 = 0.05;
-const NOISE_MAX: f64 = 1e4;
+const NOISE_MAX: f64 = 1e7;
 /// The relative width at which the search for noise ends.
 const NOISE_WIDTH: f64 = 1e-4;
 /// Most releases whose number is sought.
@@ -86,6 +86,10 @@ pub(super) fn noise_of_sampled(epsilon: f64, delta: f64, rate: f64, times: u32) 
     let renyi = |noise: f64| rdp::epsilon(&charge(noise), delta).epsilon <= epsilon;
     let mut high = (bisect(NOISE_MIN.ln(), NOISE_MAX.ln(), |noise| renyi(noise.exp())).exp(), 0.0);
     high.1 = excess(high.0);
+    if high.1 > 0.0 {
+        // Not even the most noise is enough: it is more than any job may have, so the job is refused.
+        return Ok(NOISE_MAX);
+    }
     let mut low = (high.0 / 1.5, excess(high.0 / 1.5));
     while low.1 <= 0.0 && low.0 > NOISE_MIN {
         (high, low) = (low, (low.0 / 1.5, excess(low.0 / 1.5)));

@@ -216,6 +216,10 @@ mod tests {
         let large = budget(1.0, "").replace("1e-6", "1e-3");
         assert_eq!(refused(&large), BudgetError::LargeDelta { delta: 1e-3, units: 250 });
         assert!(matches!(refused(&budget(1e-7, "")), BudgetError::TooMuchNoise { .. }));
+        let sampled = "privacy.mechanism = 'gaussian'\nprivacy.sampling = 'poisson'\nround.over_selection = 1.0\n\
+            round.selection = { kind = 'poisson', rate = 0.5 }\nround.available_min = 20\nround.updates_goal = 20";
+        let refused = refused(&budget(1e-7, sampled));
+        assert!(matches!(refused, BudgetError::TooMuchNoise { .. }), "{refused}");
         let mut plain = JobFile::parse(&format!("{JOB}stop.rounds = 1")).unwrap();
         assert_eq!(resolve(&mut plain), Ok(()));
         assert!(Terms::of(&plain).is_none());
