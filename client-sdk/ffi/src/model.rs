@@ -97,28 +97,40 @@ impl From<UsableModel> for Model {
     }
 }
 
+/// A model of the tests.
 #[cfg(test)]
-mod tests {
+pub(crate) mod fixture {
+    use std::sync::Arc;
+
     use tributary_protocol::card::ModelCard;
     use tributary_protocol::hash::Sha256Hash;
-    use tributary_protocol::model::Model as Values;
+    use tributary_protocol::job_model::JobModel;
+    use tributary_protocol::model::Model;
     use tributary_protocol::plan::Loss;
     use tributary_protocol::safetensors::model_to_bytes;
 
-    use super::*;
-
-    #[test]
-    fn a_file_predicts_and_what_does_not_fit_is_named() {
+    /// A file of a job with a number and a category: the first class has the number as its score, the second three for
+    /// the ward in the west.
+    pub(crate) fn file() -> Vec<u8> {
         let model = r#"{"input":[3],"layers":[{"kind":"linear","out_features":2,"bias":false}],
             "inputs":{"columns":[{"name":"age"},{"name":"ward","kind":"category","categories":["east","west"]}],
             "target":{"name":"stays","classes":["no","yes"]}}}"#;
         let model: JobModel = serde_json::from_str(model).unwrap();
         let weights = vec![1.0, 0.0, 0.0, 0.0, 0.0, 3.0];
-        let values = Values::new(Arc::new(model.parameters().unwrap()), weights).unwrap();
-        let hash = Sha256Hash::of(b"");
-        let job = "stays".parse().unwrap();
+        let values = Model::new(Arc::new(model.parameters().unwrap()), weights).unwrap();
+        let (hash, job) = (Sha256Hash::of(b""), "stays".parse().unwrap());
         let card = ModelCard { job, version: 1, sha256: hash, plan_sha256: hash, loss: Loss::CrossEntropy, model };
-        let model = Model::from_file(model_to_bytes(&values, &card.metadata())).unwrap();
+        model_to_bytes(&values, &card.metadata())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_predicts_and_what_does_not_fit_is_named() {
+        let model = Model::from_file(fixture::file()).unwrap();
         assert_eq!(
             (model.columns(), model.classes()),
             (vec!["age".into(), "ward".into()], vec!["no".into(), "yes".into()])

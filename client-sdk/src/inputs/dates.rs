@@ -1,11 +1,9 @@
 //! Dates as numbers.
 
+use chrono::{DateTime, NaiveDate};
+
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
-/// Days from 0000-03-01, where the years of [`days_of`] begin, to 1970-01-01.
-const DAYS_BEFORE_1970: i64 = 719_468;
-/// Days of 400 years, after which the calendar repeats.
-const DAYS_OF_ERA: i64 = 146_097;
-const YEAR_MAX: i64 = 9_999;
+const YEAR_MAX: i32 = 9_999;
 
 /// Days since 1970-01-01 of a date, `2026-11-25` or with a time `2026-11-25T14:30:00`, in UTC; the time of the day is a
 /// fraction. `None` if the text is neither.
@@ -33,23 +31,11 @@ fn seconds(time: &str) -> Option<f64> {
     is_time.then(|| (hour * 3_600 + minute * 60 + second) as f64 + fraction)
 }
 
-/// Days since 1970-01-01 of a day of the Gregorian calendar. Years begin in March, so that the leap day is the last one
-/// (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `days_from_civil`).
+/// Days since 1970-01-01 of a day of the Gregorian calendar, in years of at most four digits.
 fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let length = match month {
-        2 => 28 + i64::from(is_leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    if !(1..=length).contains(&day) || year > YEAR_MAX {
-        return None;
-    }
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    Some(era * DAYS_OF_ERA + of_era * 365 + of_era / 4 - of_era / 100 + of_year - DAYS_BEFORE_1970)
+    let year = i32::try_from(year).ok().filter(|year| *year <= YEAR_MAX)?;
+    let date = NaiveDate::from_ymd_opt(year, u32::try_from(month).ok()?, u32::try_from(day).ok()?)?;
+    Some((date - DateTime::UNIX_EPOCH.date_naive()).num_days())
 }
 
 #[cfg(test)]
@@ -78,7 +64,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(expected - days_of(1800, 1, 1).unwrap(), DAYS_OF_ERA);
+        assert_eq!(expected - days_of(1800, 1, 1).unwrap(), 146_097);
     }
 
     #[test]

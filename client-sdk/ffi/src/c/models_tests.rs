@@ -2,33 +2,12 @@
 
 use std::ffi::{CStr, CString};
 use std::ptr::{null, null_mut};
-use std::sync::Arc;
-
-use tributary_protocol::card::ModelCard;
-use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::job_model::JobModel;
-use tributary_protocol::model::Model as Values;
-use tributary_protocol::plan::Loss;
-use tributary_protocol::safetensors::model_to_bytes;
 
 use super::models::*;
 use super::status::TributaryStatus;
 use super::tests::{client, last_error, refused};
 use super::types::{TributaryModel, TributaryPrediction, TributaryValue};
-
-/// A file of a job with a number and a category: the first class has the number as its score, the second three for the
-/// ward in the west.
-fn file() -> Vec<u8> {
-    let model = r#"{"input":[3],"layers":[{"kind":"linear","out_features":2,"bias":false}],
-        "inputs":{"columns":[{"name":"age"},{"name":"ward","kind":"category","categories":["east","west"]}],
-        "target":{"name":"stays","classes":["no","yes"]}}}"#;
-    let model: JobModel = serde_json::from_str(model).unwrap();
-    let weights = vec![1.0, 0.0, 0.0, 0.0, 0.0, 3.0];
-    let values = Values::new(Arc::new(model.parameters().unwrap()), weights).unwrap();
-    let (hash, job) = (Sha256Hash::of(b""), "stays".parse().unwrap());
-    let card = ModelCard { job, version: 1, sha256: hash, plan_sha256: hash, loss: Loss::CrossEntropy, model };
-    model_to_bytes(&values, &card.metadata())
-}
+use crate::model::fixture::file;
 
 fn model() -> *mut TributaryModel {
     let (file, mut model) = (file(), null_mut());

@@ -151,7 +151,8 @@ fn apps(listening: &Listening, python: PathBuf, (jvm, classes): (&Arc<Jvm>, &Pat
     apps
 }
 
-/// What a page in a browser is told and tells, by the steps of `dashboard/web/browser/predictor.test.ts`.
+/// Keeps the page of `dashboard/web/browser/predictor.test.ts` in step with the other clients: the page reports each
+/// step here, and waits until it may go on.
 struct Gate {
     url: String,
     /// That the page has contributed, and what opens its way on.
