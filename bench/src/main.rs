@@ -16,6 +16,7 @@ mod process;
 mod recovery;
 mod round;
 mod rules;
+mod simulated;
 mod sink;
 mod tempo;
 mod train;

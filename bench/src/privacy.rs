@@ -7,11 +7,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use tributary::data::labels;
 use tributary::data::partition::Partition;
-use tributary::demo::args::{Dataset, DemoArgs};
-use tributary::demo::data::{DemoData, of_clients};
-use tributary::demo::{job_file, load_data};
+use tributary::demo::data::DemoData;
 use tributary::error::CliError;
 use tributary::format::percent;
 use tributary::output::Output;
@@ -21,10 +18,10 @@ use tributary_engine::story::{course, explained};
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::{Combine, JobFile, Mechanism, Privacy, RoundPolicy, StopPolicy};
 use tributary_protocol::seed::Seed;
-use tributary_protocol::update::Codec;
-use tributary_simulation::{Fleet, Learner, Simulation};
+use tributary_simulation::{Fleet, Simulation};
 
 use crate::error::BenchError;
+use crate::simulated::{Split, failed};
 
 /// Time of a client for its work; the slowest regular ones take about a third of it.
 const DEADLINE_MS: u64 = 1_800_000;
@@ -78,19 +75,7 @@ struct Measured {
 }
 
 pub(crate) async fn run(args: &PrivacyArgs, output: &Output) -> Result<(), CliError> {
-    let dataset = if args.data_dir.is_some() { Dataset::Mnist } else { Dataset::Digits };
-    let demo = DemoArgs {
-        dataset,
-        data_dir: args.data_dir.clone().unwrap_or_default(),
-        seed: args.seed,
-        partition: Some(Partition::Iid),
-        clients: Some(args.clients),
-        codec: Some(Codec::F32),
-        no_faults: true,
-        ..DemoArgs::default()
-    };
-    let file = job_file(&demo)?;
-    let data = load_data(&demo, &file, output).await?;
+    let (file, data) = split(args).load(args.data_dir.as_deref(), output).await?;
     let epsilons = if args.epsilons.is_empty() { vec![1.0, 2.0, 8.0] } else { args.epsilons.clone() };
     let private = |epsilon: &f64| [Mechanism::Blt, Mechanism::Gaussian].map(|mechanism| Some((mechanism, *epsilon)));
     for promise in std::iter::once(None).chain(epsilons.iter().flat_map(private)) {
@@ -119,7 +104,7 @@ fn measure(
     let privacy = explained(&spec, Vec::new(), None);
     let spent = course(&spec).map_err(failed)?.pop().map(|last| last.epsilon);
     let fleet = Fleet::draw(args.clients, Seed(args.seed));
-    let mut simulation = Simulation::new(spec, fleet, learner(args, data)?, args.rounds)?;
+    let mut simulation = Simulation::new(spec, fleet, split(args).learner(data)?, args.rounds)?;
     let mut progress = simulation.progress();
     while let Some(next) = simulation.next_version()? {
         progress = next;
@@ -168,15 +153,9 @@ fn privacy(args: &PrivacyArgs, mechanism: Mechanism, epsilon: f64) -> Result<Pri
     serde_json::from_value(settings).map_err(failed)
 }
 
-/// The clients, each with examples of all labels.
-fn learner(args: &PrivacyArgs, data: &DemoData) -> Result<Learner, BenchError> {
-    let labels = labels(&data.train).ok_or_else(|| BenchError::Train("the examples have no classes".to_owned()))?;
-    let split = Partition::Iid.split(&labels, args.clients as usize, Seed(args.seed)).map_err(failed)?;
-    Ok(Learner::new(of_clients(&data.train, &split).map_err(failed)?, data.test.clone()))
-}
-
-fn failed(error: impl std::fmt::Display) -> BenchError {
-    BenchError::Train(error.to_string())
+/// The fleet: each client has examples of all labels.
+fn split(args: &PrivacyArgs) -> Split {
+    Split { clients: args.clients, partition: Partition::Iid, seed: args.seed }
 }
 
 fn text(measured: &Measured) -> String {
@@ -193,6 +172,9 @@ fn text(measured: &Measured) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tributary::demo::args::DemoArgs;
+    use tributary::demo::job_file;
+    use tributary_protocol::update::Codec;
 
     #[test]
     fn clients_take_part_as_often_as_the_rounds_need() {

@@ -7,11 +7,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use tributary::data::labels;
 use tributary::data::partition::Partition;
-use tributary::demo::args::{Dataset, DemoArgs};
-use tributary::demo::data::{DemoData, of_clients};
-use tributary::demo::{job_file, load_data};
+use tributary::demo::data::DemoData;
 use tributary::error::CliError;
 use tributary::format::{bytes, or_dash, percent};
 use tributary::output::Output;
@@ -22,10 +19,10 @@ use tributary_protocol::job_file::{
 };
 use tributary_protocol::plan::{AdaptiveMu, Algorithm};
 use tributary_protocol::seed::Seed;
-use tributary_protocol::update::Codec;
-use tributary_simulation::{Fleet, Learner, Simulation, SimulationError};
+use tributary_simulation::{Fleet, Simulation};
 
 use crate::error::BenchError;
+use crate::simulated::{Split, failed};
 
 /// Shards of one label that each client has.
 const SHARDS: u32 = 2;
@@ -110,19 +107,7 @@ struct Measured {
 }
 
 pub(crate) async fn run(args: &TempoArgs, output: &Output) -> Result<(), CliError> {
-    let dataset = if args.data_dir.is_some() { Dataset::Mnist } else { Dataset::Digits };
-    let demo = DemoArgs {
-        dataset,
-        data_dir: args.data_dir.clone().unwrap_or_default(),
-        seed: args.seed,
-        partition: Some(Partition::Shards(SHARDS)),
-        clients: Some(args.clients),
-        codec: Some(Codec::F32),
-        no_faults: true,
-        ..DemoArgs::default()
-    };
-    let file = job_file(&demo)?;
-    let data = load_data(&demo, &file, output).await?;
+    let (file, data) = split(args).load(args.data_dir.as_deref(), output).await?;
     let modes = if args.modes.is_empty() { Tempo::value_variants() } else { &args.modes };
     for mode in modes {
         let (args, file, data, mode) = (args.clone(), file.clone(), data.clone(), *mode);
@@ -141,7 +126,7 @@ fn measure(args: &TempoArgs, mode: Tempo, file: &JobFile, data: &DemoData) -> Re
     // About one evaluation for each turn of the fleet.
     let evaluate_every = args.at_work / spec.file.round.goal();
     let fleet = Fleet::draw(args.clients, Seed(args.seed));
-    let mut simulation = Simulation::new(spec, fleet, learner(args, data)?, evaluate_every)?;
+    let mut simulation = Simulation::new(spec, fleet, split(args).learner(data)?, evaluate_every)?;
     let (mut progress, mut reached) = (simulation.progress(), None);
     while reached.is_none() && progress.updates < u64::from(args.updates) {
         let Some(next) = simulation.next_version()? else { break };
@@ -171,21 +156,9 @@ fn changed(args: &TempoArgs, mode: Tempo, mut file: JobFile) -> JobFile {
     file
 }
 
-/// The clients, each with shards of two labels.
-fn learner(args: &TempoArgs, data: &DemoData) -> Result<Learner, BenchError> {
-    let labels = labels(&data.train).ok_or_else(|| BenchError::Train("the examples have no classes".to_owned()))?;
-    let split = Partition::Shards(SHARDS).split(&labels, args.clients as usize, Seed(args.seed)).map_err(failed)?;
-    Ok(Learner::new(of_clients(&data.train, &split).map_err(failed)?, data.test.clone()))
-}
-
-fn failed(error: impl std::fmt::Display) -> BenchError {
-    BenchError::Train(error.to_string())
-}
-
-impl From<SimulationError> for BenchError {
-    fn from(error: SimulationError) -> Self {
-        failed(error)
-    }
+/// The fleet: each client has shards of two labels.
+fn split(args: &TempoArgs) -> Split {
+    Split { clients: args.clients, partition: Partition::Shards(SHARDS), seed: args.seed }
 }
 
 fn policy(args: &TempoArgs, mode: Tempo) -> RoundPolicy {
@@ -240,7 +213,10 @@ fn text(measured: &Measured) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tributary::demo::args::DemoArgs;
     use tributary::demo::data::digits;
+    use tributary::demo::job_file;
+    use tributary_protocol::update::Codec;
 
     /// A small fleet that learns the embedded digits a little.
     fn small() -> TempoArgs {
