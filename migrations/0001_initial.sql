@@ -437,8 +437,10 @@ create table privacy_units (
     -- Updates that counted, and the version that the last of them was to make.
     updates bigint not null,
     version bigint not null,
-    primary key (job, unit)
+    -- Draws look up the units that wait.
+    primary key (unit, job)
 );
+create index privacy_units_of_job on privacy_units (job);
 
 -- What happened, in order: every transition with its time and cause.
 create table events (

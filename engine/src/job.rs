@@ -190,10 +190,11 @@ impl JobSpec {
         Some(each.saturating_mul(self.plan.cadence.push_every.into()))
     }
 
-    /// How updates weigh in the running sum of a round; none if the job's rule keeps none.
+    /// How updates weigh in the running sum of a round; none if the job keeps none: its rule needs more than a sum, or
+    /// its updates are clipped when the round closes.
     #[must_use]
     pub fn weighing(&self) -> Option<Weighing> {
-        self.gathering(0).weighing()
+        self.gathering(0).weighing().filter(|_| self.file.privacy.is_none())
     }
 
     /// The optimiser of a round that starts from this model version and combines this many updates.

@@ -113,7 +113,6 @@ impl Updates {
                 let members: Vec<&[f32]> = members.into_iter().map(|member| rows[member]).collect();
                 Arc::new(middle.combine(&members))
             }
-            Recipe::Private => unreachable!("private rounds are combined by themselves"),
         }
     }
 }

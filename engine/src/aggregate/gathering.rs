@@ -77,8 +77,6 @@ pub enum Gathering {
     Median,
     /// Every value.
     Trimmed(TrimmedMean),
-    /// The norm of each update before it is added, on the coordinator's word alone.
-    Private,
 }
 
 /// Coefficients that follow from the reports.
@@ -118,15 +116,10 @@ pub enum Recipe {
     Mixture(Vec<f64>),
     /// The middle of each coordinate over these updates.
     Coordinates { members: Vec<usize>, middle: Middle },
-    /// The private sum ([`super::PrivateSum`]).
-    Private,
 }
 
 /// The gathering of a job's rounds that start from this model version.
 pub fn gathering_of(file: &JobFile, version: u32) -> Gathering {
-    if file.privacy.is_some() {
-        return Gathering::Private;
-    }
     match file.aggregation.combine {
         Combine::WeightedMean => match file.training.algorithm {
             Algorithm::FedNova { mu } => {
@@ -209,7 +202,6 @@ impl Gathering {
                 let keep = members.len().saturating_sub(2 * byzantine as usize).max(1);
                 Recipe::Coordinates { members, middle: Middle::Nearest { keep } }
             }
-            Self::Private => Recipe::Private,
             Self::Median => Recipe::Coordinates { members: all(), middle: Middle::Median },
             Self::Trimmed(settings) => {
                 let cut = settings.cut(u32::try_from(facts.len()).unwrap_or(u32::MAX)) as usize;

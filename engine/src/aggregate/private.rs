@@ -39,11 +39,6 @@ impl Grid {
         Self { clip, step: noise_multiplier * clip / deviation, bound: (deviation / noise_multiplier).floor() as u64 }
     }
 
-    /// Largest L2 norm of an update's integers.
-    pub fn bound(&self) -> u64 {
-        self.bound
-    }
-
     /// How an update with this norm is scaled first; nothing of one whose norm is no number.
     pub fn scaling(&self, norm: f64) -> Scaling {
         let factor = if norm.is_finite() { (self.clip / norm).min(1.0) } else { 0.0 };
@@ -167,8 +162,8 @@ impl DeltaSink for ClippedInto {
 #[derive(Debug)]
 pub struct PrivateSum {
     stripes: Stripes,
-    /// What a step of the sum is of the mean: the grid's step divided by the fixed number of updates.
-    inverse: f64,
+    /// By which a sum of steps is divided to give the mean: the fixed number of updates over the grid's step.
+    divisor: f64,
     /// Updates that the clip left whole, and those that it shortened.
     whole: AtomicU32,
     clipped: AtomicU32,
@@ -179,7 +174,7 @@ impl PrivateSum {
     /// comes: the number would tell who took part.
     pub fn new(parameters_total: usize, grid: Grid, divisor: f64) -> Self {
         let (whole, clipped) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { stripes: Stripes::zeros(parameters_total), inverse: divisor / grid.step, whole, clipped }
+        Self { stripes: Stripes::zeros(parameters_total), divisor: divisor / grid.step, whole, clipped }
     }
 
     /// Adds an update that is in memory, and counts it.
@@ -234,7 +229,7 @@ impl Combined for PrivateSum {
 
     /// There is always a mean: without updates it is noise, as it must be.
     fn mean(&self, block: Range<usize>) -> Option<Vec<f64>> {
-        Some(self.stripes.quotients(block, self.inverse))
+        Some(self.stripes.quotients(block, self.divisor))
     }
 }
 
@@ -265,13 +260,13 @@ mod tests {
 
     fn integers(sum: &PrivateSum) -> Vec<i64> {
         let means = sum.mean(0..sum.parameters_total()).unwrap();
-        means.iter().map(|mean| (mean * sum.inverse).round() as i64).collect()
+        means.iter().map(|mean| (mean * sum.divisor).round() as i64).collect()
     }
 
     #[test]
     fn an_update_within_the_clip_is_its_mean_and_one_beyond_it_is_scaled_down() {
         let grid = Grid::new(5.0, 1.0);
-        assert_eq!(grid.bound(), 1 << 20);
+        assert_eq!(grid.bound, 1 << 20);
         let sum = Arc::new(PrivateSum::new(2, grid, 4.0));
         add(&sum, grid, &[3.0, -4.0], false);
         let near = |got: &[f64], wanted: [f64; 2]| got.iter().zip(wanted).all(|(got, want)| (got - want).abs() < 1e-5);
@@ -310,7 +305,7 @@ mod tests {
             let sum = Arc::new(PrivateSum::new(update.len(), grid, 1.0));
             add(&sum, grid, &update, is_sparse);
             let squares: u128 = integers(&sum).iter().map(|value| u128::from(value.unsigned_abs()).pow(2)).sum();
-            prop_assert!(squares <= u128::from(grid.bound()).pow(2), "{} {}", squares, grid.bound());
+            prop_assert!(squares <= u128::from(grid.bound).pow(2), "{} {}", squares, grid.bound);
         }
 
         #[test]

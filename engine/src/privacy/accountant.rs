@@ -13,8 +13,8 @@ const NOISE_MIN: f64 = 0.05;
 const NOISE_MAX: f64 = 1e7;
 /// The relative width at which the search for noise ends.
 const NOISE_WIDTH: f64 = 1e-4;
-/// Most releases whose number is sought.
-const RELEASES_MAX: u32 = 1 << 20;
+/// By which noise is raised that the other accountant found enough, and this one not quite.
+const NOISE_STEP: f64 = 1.1;
 
 /// What was spent.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,16 +79,19 @@ fn merged(charges: &[Charge]) -> Vec<Charge> {
 ///
 /// # Errors
 /// As [`spent`].
-pub(super) fn noise_of_sampled(epsilon: f64, delta: f64, rate: f64, times: u32) -> Result<f64, AccountantError> {
+pub(super) fn noise_of_sampled((epsilon, delta): (f64, f64), rate: f64, times: u32) -> Result<f64, AccountantError> {
     let charge = |noise_multiplier: f64| [Charge::Sampled { noise_multiplier, rate, times }];
     let excess = |noise: f64| (pld::epsilon(&charge(noise), delta) / epsilon).max(1e-12).ln();
     // The other accountant is quick, and finds a little too much.
     let renyi = |noise: f64| rdp::epsilon(&charge(noise), delta).epsilon <= epsilon;
     let mut high = (bisect(NOISE_MIN.ln(), NOISE_MAX.ln(), |noise| renyi(noise.exp())).exp(), 0.0);
     high.1 = excess(high.0);
-    if high.1 > 0.0 {
-        // Not even the most noise is enough: it is more than any job may have, so the job is refused.
-        return Ok(NOISE_MAX);
+    while high.1 > 0.0 {
+        if high.0 >= NOISE_MAX {
+            // Not even the most noise is enough: it is more than any job may have, so the job is refused.
+            return Ok(NOISE_MAX);
+        }
+        high = (high.0 * NOISE_STEP, excess(high.0 * NOISE_STEP));
     }
     let mut low = (high.0 / 1.5, excess(high.0 / 1.5));
     while low.1 <= 0.0 && low.0 > NOISE_MIN {
@@ -112,20 +115,25 @@ pub(super) fn noise_of_sampled(epsilon: f64, delta: f64, rate: f64, times: u32) 
     spent(&charge(high.0), delta).map(|_| high.0)
 }
 
-/// How many sampled releases with this noise stay within a budget.
+/// How many sampled releases with this noise stay within a budget, at most `most`.
 ///
 /// # Errors
 /// As [`spent`].
-pub(super) fn releases_of_sampled(epsilon: f64, delta: f64, rate: f64, noise: f64) -> Result<u32, AccountantError> {
+pub(super) fn releases_of_sampled(
+    (epsilon, delta): (f64, f64),
+    rate: f64,
+    noise: f64,
+    most: u32,
+) -> Result<u32, AccountantError> {
     let charge = |times: u32| [Charge::Sampled { noise_multiplier: noise, rate, times }];
     let is_kept = |times: u32| pld::epsilon(&charge(times), delta) <= epsilon;
-    // The other accountant is quick, and finds too few.
-    let mut kept = largest(RELEASES_MAX, |times| rdp::epsilon(&charge(times), delta).epsilon <= epsilon);
-    let mut step = (kept / 8).max(1);
-    while kept + step <= RELEASES_MAX && is_kept(kept + step) {
-        (kept, step) = (kept + step, 2 * step);
-    }
-    kept += largest(step - 1, |more| is_kept(kept + more));
+    let kept = if is_kept(most) {
+        most
+    } else {
+        // The other accountant is quick, and finds too few.
+        let sure = largest(most, |times| rdp::epsilon(&charge(times), delta).epsilon <= epsilon);
+        sure + largest(most - sure, |more| is_kept(sure + more))
+    };
     spent(&charge(kept.max(1)), delta).map(|_| kept)
 }
 
@@ -172,10 +180,10 @@ mod tests {
     #[test]
     fn the_least_noise_of_a_budget_is_as_printed() {
         for (epsilon, wanted) in [(1.0, 0.8167), (8.0, 0.4687)] {
-            let noise = noise_of_sampled(epsilon, 1e-8, 1e-3, 2_000).unwrap();
+            let noise = noise_of_sampled((epsilon, 1e-8), 1e-3, 2_000).unwrap();
             assert!((noise - wanted).abs() <= 2e-4, "{epsilon}: {noise} is not {wanted}");
         }
-        let releases = releases_of_sampled(4.0, 1e-5, 0.1, 1.5).unwrap();
+        let releases = releases_of_sampled((4.0, 1e-5), 0.1, 1.5, 1_000).unwrap();
         let of = |times| spent(&[Charge::Sampled { noise_multiplier: 1.5, rate: 0.1, times }], 1e-5).unwrap().epsilon;
         assert!(of(releases) <= 4.0 && of(releases + 1) > 4.0, "{releases}");
     }

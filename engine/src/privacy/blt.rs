@@ -5,6 +5,8 @@
 //! fresh noise z by `n = z - S_1 - S_2`, then `S_i = theta_i S_i + omega_i n` (buffered linear Toeplitz: Dvijotham et
 //! al. 2024, <https://arxiv.org/abs/2404.16706>; McMahan, Xu and Zhang 2024, <https://arxiv.org/abs/2408.08868>).
 
+use tributary_protocol::job_file::NoiseBuffers;
+
 use super::normal::{FIXED_PLACES, NOISE_PLACES};
 use super::search::least;
 
@@ -40,9 +42,21 @@ pub struct Distance {
     pub mean: f64,
 }
 
+impl From<NoiseBuffers> for Blt {
+    fn from(NoiseBuffers { theta, omega }: NoiseBuffers) -> Self {
+        Self { theta, omega }
+    }
+}
+
+impl From<Blt> for NoiseBuffers {
+    fn from(Blt { theta, omega }: Blt) -> Self {
+        Self { theta, omega }
+    }
+}
+
 impl Blt {
-    /// The buffers with the least noise in the last version (Nelder and Mead 1965, from a fixed start, so that the same
-    /// job has the same buffers everywhere).
+    /// The buffers with the least noise in the last version (Nelder and Mead 1965). A job keeps what is found when it is
+    /// created: a search on another machine may end a little elsewhere.
     pub fn fit(participation: Participation) -> Self {
         let noise = |point: [f64; 4]| {
             let blt = Self::from_point(point);
@@ -76,11 +90,14 @@ impl Blt {
     pub fn sensitivity_squared(&self, Participation { versions, separation, times }: Participation) -> f64 {
         let coefficients = self.coefficients(versions);
         let separation = separation.max(1) as usize;
-        let sums = (0..coefficients.len()).map(|at| {
-            let meets = (0..times as usize).map_while(|time| at.checked_sub(time * separation));
-            meets.map(|at| coefficients[at]).sum::<f64>()
-        });
-        sums.map(|sum| sum * sum).sum()
+        let mut sums: Vec<f64> = Vec::with_capacity(coefficients.len());
+        for (at, coefficient) in coefficients.iter().enumerate() {
+            // What the columns before this one meet, less what the first of them met when there were too many.
+            let before = at.checked_sub(separation).map_or(0.0, |before| sums[before]);
+            let first = at.checked_sub(separation * times as usize).map_or(0.0, |first| coefficients[first]);
+            sums.push(coefficient + before - first);
+        }
+        sums.iter().map(|sum| sum * sum).sum()
     }
 
     fn coefficients(&self, count: u32) -> Vec<f64> {

@@ -23,15 +23,14 @@ const EPSILON_MAX: f64 = 150.0;
 const POINTS: usize = 1 << 20;
 /// Distance of neighbouring points where nothing asks for another.
 const STEP: f64 = 1e-4;
-/// Bounds of it.
+/// Never nearer.
 const STEP_MIN: f64 = 1e-5;
-const STEP_MAX: f64 = 1e-2;
 /// Points within a standard deviation of the loss of one release.
 const POINTS_PER_DEVIATION: f64 = 1_000.0;
 /// Standard deviations of all losses together that the grid spans.
 const DEVIATIONS: f64 = 40.0;
 /// Outcomes that are farther out, in standard deviations of the noise, count as a loss without a bound.
-const TAIL: f64 = 9.5;
+const TAIL: f64 = 10.5;
 /// Widest piece of outcomes over which density and loss are taken to be smooth, in standard deviations.
 const PIECE: f64 = 0.02;
 /// Gauss-Legendre nodes and weights of three points on [-1, 1].
@@ -70,8 +69,8 @@ struct Losses {
     step: f64,
     /// The loss at the first point.
     first: f64,
-    /// At each point: the chance of a loss of it or more, and of the same without the unit's data. Both are divided by
-    /// `exp(scale)`.
+    /// At each point: the chance of a loss of it or more, and of the same without the unit's data times the exponential
+    /// of the point's own loss, which no epsilon makes overflow. Both are divided by `exp(scale)`.
     chances: Vec<[f64; 2]>,
     scale: f64,
     /// The chance of a loss without a bound.
@@ -114,22 +113,19 @@ impl Losses {
             let above = chances[point + 1];
             // Relative to the tilted mean, so that nothing overflows.
             let with = chance * (-tilt * (loss - mean)).exp();
-            chances[point] = [above[0] + with, above[1] + with * (-(loss - mean)).exp()];
+            chances[point] = [above[0] + with, above[1] * (-step).exp() + with];
         }
-        Self { step, first: first as f64 * step, chances, scale: scale - tilt * mean, unbounded }.with_mean(mean)
-    }
-
-    /// Chances without the unit's data were taken relative to the mean.
-    fn with_mean(mut self, mean: f64) -> Self {
-        self.chances.iter_mut().for_each(|chances| chances[1] *= (-mean).exp());
-        self
+        Self { step, first: first as f64 * step, chances, scale: scale - tilt * mean, unbounded }
     }
 
     /// The chance of more than epsilon: that of a larger loss, less what epsilon allows.
     fn delta(&self, epsilon: f64) -> f64 {
         let point = ((epsilon - self.first) / self.step).ceil().clamp(0.0, (self.chances.len() - 1) as f64) as usize;
         let [with, without] = self.chances[point];
-        (self.scale.exp() * (with - epsilon.exp() * without)).max(0.0) + self.unbounded
+        let loss = self.first + point as f64 * self.step;
+        let told = self.scale.exp() * (with - (epsilon - loss).min(0.0).exp() * without) + self.unbounded;
+        // Where a number overflowed, nothing is known to be kept.
+        if told.is_nan() { 1.0 } else { told.clamp(0.0, 1.0) }
     }
 
     fn most(&self) -> f64 {
@@ -145,7 +141,7 @@ fn step_of(charges: &[Charge]) -> f64 {
     let widest = charges.iter().map(Charge::loss_most).fold(0.0, f64::max);
     // Losses have a mean of half their variance.
     let span = 2.0 * (DEVIATIONS * variance.sqrt() + variance + widest);
-    finest.max(STEP_MIN).max(span / POINTS as f64).min(STEP_MAX)
+    finest.max(STEP_MIN).max(span / POINTS as f64)
 }
 
 /// The tilted losses of one release.

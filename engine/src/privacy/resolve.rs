@@ -1,6 +1,6 @@
 //! From a budget to noise: what the coordinator fills in when it creates a private job.
 
-use tributary_protocol::job_file::{JobFile, Mechanism, Privacy};
+use tributary_protocol::job_file::{JobFile, Mechanism, NoiseBuffers, Privacy};
 
 use super::accountant::{AccountantError, largest, noise_of_sampled, releases_of_sampled};
 use super::blt::{Blt, Participation};
@@ -51,10 +51,11 @@ pub fn resolve(file: &mut JobFile) -> Result<(), BudgetError> {
     if privacy.delta * 10.0 * units as f64 > 1.0 {
         return Err(BudgetError::LargeDelta { delta: privacy.delta, units });
     }
-    let (noise, releases) = match (privacy.mechanism, rate) {
-        (Mechanism::Blt, _) => correlated(privacy, terms)?,
-        (Mechanism::Gaussian, None) => independent(privacy, terms)?,
-        (Mechanism::Gaussian, Some(rate)) => {
+    let blt = (privacy.mechanism == Mechanism::Blt).then(|| Blt::fit(terms));
+    let (noise, releases) = match (blt, rate) {
+        (Some(blt), _) => correlated(privacy, blt, terms),
+        (None, None) => independent(privacy, terms),
+        (None, Some(rate)) => {
             check_draws(file, privacy, terms, rate)?;
             sampled(privacy, terms, rate)?
         }
@@ -70,6 +71,7 @@ pub fn resolve(file: &mut JobFile) -> Result<(), BudgetError> {
         privacy.separation = Some(terms.separation);
         privacy.noise_multiplier = Some(noise);
         privacy.releases_max = Some(releases);
+        privacy.buffers = blt.map(NoiseBuffers::from);
     }
     Ok(())
 }
@@ -90,7 +92,7 @@ fn check_draws(file: &JobFile, privacy: &Privacy, terms: Participation, rate: f6
     if is_rare(goal) {
         return Ok(());
     }
-    let needed = (goal..=available).find(|goal| is_rare(*goal)).unwrap_or(available);
+    let needed = goal + 1 + largest(available.saturating_sub(goal), |more| !is_rare(goal + more));
     Err(BudgetError::Overdrawn { goal, available, rate, needed })
 }
 
@@ -106,29 +108,32 @@ fn log_more_than(coins: u32, rate: f64, most: u32) -> f64 {
     (most + 1..=coins).map(of).fold(f64::NEG_INFINITY, log_sum)
 }
 
-fn correlated(privacy: &Privacy, terms: Participation) -> Result<(f64, u32), BudgetError> {
-    let blt = Blt::fit(terms);
+/// The noise of a job with correlated noise, and its releases.
+fn correlated(privacy: &Privacy, blt: Blt, terms: Participation) -> (f64, u32) {
     let most = gaussian::mu(privacy.epsilon, privacy.delta);
     let mu = |versions: u32, noise: f64| blt.sensitivity_squared(Participation { versions, ..terms }).sqrt() / noise;
-    Ok(match privacy.noise_multiplier {
+    match privacy.noise_multiplier {
         None => (mu(terms.versions, 1.0) / most * (1.0 + SOLVED_SLACK), terms.versions),
         Some(noise) => (noise, largest(terms.versions, |versions| mu(versions, noise) <= most)),
-    })
+    }
 }
 
-fn independent(privacy: &Privacy, terms: Participation) -> Result<(f64, u32), BudgetError> {
+/// The noise of a job with independent noise, and the releases that may hold data of one unit.
+fn independent(privacy: &Privacy, terms: Participation) -> (f64, u32) {
     let most = gaussian::mu(privacy.epsilon, privacy.delta);
     let times = terms.times.min(terms.versions);
-    Ok(match privacy.noise_multiplier {
+    match privacy.noise_multiplier {
         None => (f64::from(times).sqrt() / most * (1.0 + SOLVED_SLACK), times),
         Some(noise) => (noise, largest(terms.versions, |times| f64::from(times).sqrt() / noise <= most)),
-    })
+    }
 }
 
+/// The noise of a job that counts on its draws, and its releases.
 fn sampled(privacy: &Privacy, terms: Participation, rate: f64) -> Result<(f64, u32), BudgetError> {
+    let (budget, versions) = ((privacy.epsilon, privacy.delta), terms.versions);
     Ok(match privacy.noise_multiplier {
-        None => (noise_of_sampled(privacy.epsilon, privacy.delta, rate, terms.versions)?, terms.versions),
-        Some(noise) => (noise, releases_of_sampled(privacy.epsilon, privacy.delta, rate, noise)?.min(terms.versions)),
+        None => (noise_of_sampled(budget, rate, versions)?, versions),
+        Some(noise) => (noise, releases_of_sampled(budget, rate, noise, versions)?),
     })
 }
 

@@ -56,14 +56,17 @@ impl Terms {
     pub fn of(file: &JobFile) -> Option<Self> {
         let privacy = file.privacy.as_ref()?;
         let (noise_multiplier, releases_max) = (privacy.noise_multiplier?, privacy.releases_max?);
-        let participation = participation(file, privacy);
-        let blt = (privacy.mechanism == Mechanism::Blt).then(|| Blt::fit(participation));
+        let (blt, rate) = (privacy.buffers.map(Blt::from), rate(file, privacy));
+        let mut participation = participation(file, privacy);
+        if blt.is_some() || rate.is_some() {
+            participation.versions = participation.versions.min(releases_max);
+        }
         Some(Self {
             mechanism: privacy.mechanism,
             noise_multiplier,
             sensitivity: blt.map_or(1.0, |blt| blt.sensitivity_squared(participation).sqrt()),
             blt,
-            rate: rate(file, privacy),
+            rate,
             participation,
             is_adaptive: privacy.clip.adaptive().is_some(),
             releases_max,

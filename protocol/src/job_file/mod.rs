@@ -42,7 +42,7 @@ pub use evaluation::{COORDINATOR_PARAMETERS_MAX, EVALUATORS_MAX, EvaluationPlace
 pub use mode::{Buffered, Divisor, Mode, StalenessWeight};
 pub use norm::{AdaptiveNorm, NormMax};
 pub use optimizer::{BiasCorrection, ServerOptimizer};
-pub use privacy::{AdaptiveNoisedClip, Clip, Mechanism, Privacy, Sampling, Unit};
+pub use privacy::{AdaptiveNoisedClip, Clip, Mechanism, NoiseBuffers, Privacy, Sampling, Unit};
 pub use schedule::{CRON_BYTES_MAX, HISTORY_DAYS_MAX, ModelsKept, Retention, Schedule, VERSIONS_MAX};
 pub use selection::{Selection, Utility};
 pub use stop::StopPolicy;

@@ -19,6 +19,8 @@ const NOISE_MAX: f64 = 1e6;
 /// Bounds of the norm to which updates are clipped.
 const CLIP_MIN: f64 = 1e-9;
 const CLIP_MAX: f64 = 1e9;
+/// Most rounds of a private job: its noise is found by going through all of them, many times.
+const ROUNDS_MAX: u32 = 100_000;
 /// Most updates of one unit in a job.
 const PARTICIPATIONS_MAX: u32 = 10_000;
 
@@ -60,6 +62,9 @@ pub struct Privacy {
     /// coordinator computes it when it creates the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub releases_max: Option<u32>,
+    /// The buffers of correlated noise. The coordinator finds them when it creates the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffers: Option<NoiseBuffers>,
     /// Key of all noise, 64 hexadecimal digits, for tests: the same model again. Such a job has no privacy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
@@ -117,6 +122,17 @@ pub enum Mechanism {
     Blt,
     /// Drawn anew for each version.
     Gaussian,
+}
+
+/// Decays and weights of the two buffers of correlated noise, in multiples of 2^-32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NoiseBuffers {
+    /// By which each buffer decays from version to version.
+    pub theta: [u32; 2],
+    /// With which weight each takes up the noise of a version.
+    pub omega: [u32; 2],
 }
 
 /// Protection by a secret draw.
@@ -213,8 +229,9 @@ impl Privacy {
         require(self.separation != Some(0), "[privacy] separation", "at least 1")?;
         let noise = self.noise_multiplier.is_none_or(|noise| (NOISE_MIN..=NOISE_MAX).contains(&noise));
         require(noise, "[privacy] noise_multiplier", "0.01 to 1000000: with less there is no privacy")?;
-        let rounds = "given, because the noise follows from the number of rounds";
-        require(job.stop.rounds.is_some(), "[stop] rounds", rounds)?;
+        let rounds = "1 to 100000 with [privacy], whose noise follows from their number";
+        let is_given = job.stop.rounds.is_some_and(|rounds| (1..=ROUNDS_MAX).contains(&rounds));
+        require(is_given, "[stop] rounds", rounds)?;
         let clipped = "left out with [privacy], whose clip bounds what an update counts for";
         require(job.update.norm_max.is_none(), "[update] norm_max", clipped)?;
         self.check_sampling(job)

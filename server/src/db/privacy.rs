@@ -35,11 +35,20 @@ struct LedgerRow {
 
 #[derive(sqlx::FromRow)]
 struct UnitRow {
+    #[sqlx(try_from = "String")]
+    job: JobId,
     unit: String,
     #[sqlx(try_from = "i64")]
     updates: u32,
     #[sqlx(try_from = "i64")]
     version: u32,
+}
+
+/// The columns of a [`LedgerRow`].
+macro_rules! ledger_columns {
+    () => {
+        "number, round, version, mechanism, noise_multiplier, sensitivity, rate, participations, at_ms, previous, hash"
+    };
 }
 
 impl From<LedgerRow> for LedgerEntry {
@@ -90,16 +99,15 @@ impl Tx {
 
     /// The ledger of a job, oldest entries first.
     pub async fn ledger(&mut self, job: JobId) -> Result<Vec<LedgerEntry>, DbError> {
-        let sql = "select number, round, version, mechanism, noise_multiplier, sensitivity, rate, participations, at_ms, \
-                   previous, hash from privacy_ledger where job = $1 order by number";
+        let sql = concat!("select ", ledger_columns!(), " from privacy_ledger where job = $1 order by number");
         let rows = fetch!(self, LedgerRow, fetch_all, sql, job.to_string());
         Ok(rows.into_iter().map(LedgerEntry::from).collect())
     }
 
     /// The newest entry of a job's ledger.
     pub async fn last_charge(&mut self, job: JobId) -> Result<Option<LedgerEntry>, DbError> {
-        let sql = "select number, round, version, mechanism, noise_multiplier, sensitivity, rate, participations, at_ms, \
-                   previous, hash from privacy_ledger where job = $1 order by number desc limit 1";
+        let sql =
+            concat!("select ", ledger_columns!(), " from privacy_ledger where job = $1 order by number desc limit 1");
         Ok(fetch!(self, LedgerRow, fetch_optional, sql, job.to_string()).map(LedgerEntry::from))
     }
 
@@ -186,31 +194,23 @@ impl Tx {
 
     /// What these units have contributed to a job. Those that have not are left out.
     pub async fn contributed(&mut self, job: JobId, units: &[String]) -> Result<HashMap<String, Contributed>, DbError> {
-        // A job's id is part of the text that is looked for, so that the list is the only argument.
-        let keys: Vec<String> = units.iter().map(|unit| format!("{job} {unit}")).collect();
-        let sql = "select unit, updates, version from privacy_units where job || ' ' || unit in ";
-        let rows = fetch_in!(self, UnitRow, sql, &keys, "");
-        let read = |UnitRow { unit, updates, version }| (unit, Contributed { updates, version });
-        Ok(rows.into_iter().map(read).collect())
+        let sql = "select job, unit, updates, version from privacy_units where unit in ";
+        let rows = fetch_in!(self, UnitRow, sql, units, "");
+        let read = |UnitRow { unit, updates, version, .. }| (unit, Contributed { updates, version });
+        Ok(rows.into_iter().filter(|row| row.job == job).map(read).collect())
     }
 
     /// Counts an update of each of these units towards a version. Returns the most updates of one of them.
     pub async fn contribute(&mut self, job: JobId, units: &[String], version: u32) -> Result<u32, DbError> {
         let before = self.contributed(job, units).await?;
-        let after = |unit: &String| before.get(unit).map_or(0, |contributed| contributed.updates) + 1;
         let (job, version) = (job.to_string(), i64::from(version));
-        let (known, new): (Vec<&String>, Vec<&String>) = units.iter().partition(|unit| before.contains_key(*unit));
-        for unit in known {
-            let sql = "update privacy_units set updates = $3, version = $4 where job = $1 and unit = $2";
-            execute!(self, sql, job.as_str(), unit.as_str(), i64::from(after(unit)), version);
-        }
         let sql = "insert into privacy_units (job, unit, updates, version) ";
-        insert_all!(self, sql, &new, |values, unit| {
-            values.push_bind(job.as_str());
-            values.push_bind(unit.as_str());
-            values.push_bind(1i64);
-            values.push_bind(version);
+        let counted = " on conflict (unit, job) do update \
+                       set updates = privacy_units.updates + 1, version = excluded.version";
+        insert_all!(self, sql, units, counted, |values, unit| {
+            values.push_bind(job.as_str()).push_bind(unit.as_str()).push_bind(1i64).push_bind(version);
         });
+        let after = |unit: &String| before.get(unit).map_or(0, |contributed| contributed.updates) + 1;
         Ok(units.iter().map(after).max().unwrap_or(0))
     }
 }

@@ -123,16 +123,19 @@ macro_rules! fetch {
 }
 
 /// Inserts rows, several with each statement: `insert_all!(tx, "insert into t (a, b) ", rows, |values, row| { .. })`
-/// binds the values of each row. A statement costs two thread switches on SQLite and a round trip on PostgreSQL,
+/// binds the values of each row. A text behind the rows says what becomes of those that are there already. A statement costs two thread switches on SQLite and a round trip on PostgreSQL,
 /// whatever the number of its rows.
 macro_rules! insert_all {
     ($tx:expr, $sql:expr, $rows:expr, |$values:ident, $row:pat_param| $bind:block) => {
+        $crate::db::tx::insert_all!($tx, $sql, $rows, "", |$values, $row| $bind)
+    };
+    ($tx:expr, $sql:expr, $rows:expr, $conflicts:expr, |$values:ident, $row:pat_param| $bind:block) => {
         for rows in $crate::db::tx::batches($rows) {
             match $tx {
                 $crate::db::Tx::Sqlite(tx) => {
                     let stopwatch = $crate::runtime::clock::Stopwatch::start();
                     let mut query = sqlx::QueryBuilder::<sqlx_sqlite::Sqlite>::new(tx.begins());
-                    query.push($sql).push_values(rows, |mut $values, $row| $bind);
+                    query.push($sql).push_values(rows, |mut $values, $row| $bind).push($conflicts);
                     let done = tx.run(query.build()).await;
                     tx.asked(stopwatch, &done);
                     done?;
@@ -141,7 +144,7 @@ macro_rules! insert_all {
                 $crate::db::Tx::Postgres(tx) => {
                     let stopwatch = $crate::runtime::clock::Stopwatch::start();
                     let mut query = sqlx::QueryBuilder::<sqlx_postgres::Postgres>::new($sql);
-                    query.push_values(rows, |mut $values, $row| $bind);
+                    query.push_values(rows, |mut $values, $row| $bind).push($conflicts);
                     let done = query.build().execute(&mut ***tx).await;
                     tx.asked(stopwatch, &done);
                     done?;

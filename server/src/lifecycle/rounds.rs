@@ -23,7 +23,7 @@ use crate::runtime::entropy;
 use crate::services::Services;
 
 /// Opens a round, unless its job has moved on. A buffer takes over the open assignments of the round before.
-pub(crate) async fn open(services: &Services, key: RoundKey, opening: Opening) -> Result<(), DbError> {
+pub(crate) async fn open(services: &Services, key: RoundKey, mut opening: Opening) -> Result<(), DbError> {
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
     let Some(job) = tx.job_locked(key.job).await? else { return Ok(()) };
@@ -38,7 +38,6 @@ pub(crate) async fn open(services: &Services, key: RoundKey, opening: Opening) -
     if job.state.is_final() || (key.task == Task::Train && !may_train) {
         return Ok(());
     }
-    let mut opening = opening;
     if opening.policy.is_private {
         // From the job's seed, which people know, everybody could tell who was drawn.
         opening.seed = entropy::seed();

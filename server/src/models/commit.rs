@@ -65,14 +65,14 @@ async fn make_and_store(
 ) -> Result<(), CommitError> {
     // Updates still in flight will be refused, whether or not there is a running sum.
     sums.get_or_open(round.key(), spec).close().await;
+    let updates = accepted(&services.db, spec, round).await?;
     let (combined, private) = match &spec.privacy {
         Some(terms) => {
-            let private = private_sum(services, bench, spec, terms, round).await?;
+            let private = private_sum(services, bench, (spec, terms), round, &updates).await?;
             (Arc::clone(&private.combined), Some(private))
         }
         None => (combined(services, sums, spec, round).await?, None),
     };
-    let updates = accepted(&services.db, spec, round).await?;
     let facts: Vec<_> = updates.iter().map(|update| update.facts.clone()).collect();
     let count = facts.iter().map(|facts| facts.figures.contribution.updates).sum();
     let optimizer = planned(services, spec, round, &combined, (facts, count)).await?;

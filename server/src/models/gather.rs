@@ -98,7 +98,6 @@ impl Gather<'_> {
             }
             Recipe::Mixture(coefficients) => self.mixture(&coefficients, centre).await,
             Recipe::Coordinates { members, middle } => self.coordinates(&members, middle).await,
-            Recipe::Private => unreachable!("private rounds are combined by `private_sum`"),
         }
     }
 

@@ -25,7 +25,7 @@ use crate::blob::{Reader, Spool, Staged, Workbench, model_file_key};
 use crate::db::{DbError, MadeFor, ModelFileRow, RoundRow};
 use crate::runtime::offload::blocking;
 use crate::services::Services;
-use crate::updates::stored::{StoredUpdate, accepted, each};
+use crate::updates::stored::{StoredUpdate, each};
 
 /// Blocks whose noise is made at a time: with their buffers, 2 MiB.
 const BLOCKS_AT_ONCE: usize = 16;
@@ -45,9 +45,9 @@ pub(super) struct Private {
 pub(super) async fn private_sum(
     services: &Services,
     bench: &Workbench,
-    spec: &Arc<JobSpec>,
-    terms: &Terms,
+    (spec, terms): (&Arc<JobSpec>, &Terms),
     round: &RoundRow,
+    updates: &[StoredUpdate],
 ) -> Result<Private, CommitError> {
     let key = services.db.read().await?.round_key(round.key()).await?;
     let key = key.ok_or_else(|| missing(round, "key of its noise"))?;
@@ -55,7 +55,7 @@ pub(super) async fn private_sum(
     let noise = terms.noise(round.policy().goal, round.policy().available_min);
     let grid = Grid::new(clip, noise.values);
     let sum = Arc::new(PrivateSum::new(spec.update.total(), grid, noise.divisor));
-    add_updates(services, spec, round, grid, &sum).await?;
+    add_updates(services, spec, updates, grid, &sum).await?;
     let maker = NoiseMaker::new(key.0, spec.seed(), round.number, terms.blt);
     // One value more than parameters: that of the count, in a block of its own.
     let (of_count, buffers) = add_noise(services, bench, round, &maker, &sum).await?;
@@ -71,24 +71,24 @@ fn missing(round: &RoundRow, what: &str) -> DbError {
 async fn add_updates(
     services: &Services,
     spec: &Arc<JobSpec>,
-    round: &RoundRow,
+    updates: &[StoredUpdate],
     grid: Grid,
     sum: &Arc<PrivateSum>,
 ) -> Result<(), CommitError> {
-    let updates = accepted(&services.db, spec, round).await?;
     let ids: Vec<AssignmentId> = updates.iter().map(|update| update.assignment).collect();
-    let norms = each(services, spec, updates.clone(), |_| Ok(Some(NormOf::default())), |norm, _| norm.finish()).await?;
+    let norms =
+        each(services, spec, updates.to_vec(), |_| Ok(Some(NormOf::default())), |norm, _| norm.finish()).await?;
     let scalings: HashMap<AssignmentId, Scaling> =
         ids.iter().copied().zip(norms.into_iter().map(|norm| grid.scaling(norm))).collect();
     let scaling = |update: &StoredUpdate| scalings[&update.assignment];
     let squares = |update: &StoredUpdate| Ok(Some(SquaresOf::new(scaling(update), grid)));
-    let clips = each(services, spec, updates.clone(), squares, |squares, _| squares.finish()).await?;
+    let clips = each(services, spec, updates.to_vec(), squares, |squares, _| squares.finish()).await?;
     let clips: HashMap<AssignmentId, Option<IntegerClip>> = ids.into_iter().zip(clips).collect();
     let into = |update: &StoredUpdate| {
         sum.count(scaling(update).is_whole);
         Ok(Some(ClippedInto::new(Arc::clone(sum), scaling(update), clips[&update.assignment])))
     };
-    each(services, spec, updates, into, |_, _| ()).await?;
+    each(services, spec, updates.to_vec(), into, |_, _| ()).await?;
     Ok(())
 }
 

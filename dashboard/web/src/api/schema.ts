@@ -1873,6 +1873,14 @@ export interface Node {
 /** Whether a coordinator lives, by its lease. */
 export type NodeState = "alive" | "late" | "dead";
 
+/** Decays and weights of the two buffers of correlated noise, in multiples of 2^-32. */
+export interface NoiseBuffers {
+  /** With which weight each takes up the noise of a version. */
+  omega: number[];
+  /** By which each buffer decays from version to version. */
+  theta: number[];
+}
+
 /** The largest L2 norm of an update: a number, or a table that derives it from recent rounds. */
 export type NormMax = number | AdaptiveNorm;
 
@@ -2091,6 +2099,8 @@ export interface Population {
  * rounds`.
  */
 export interface Privacy {
+  /** The buffers of correlated noise. The coordinator finds them when it creates the job. */
+  buffers?: NoiseBuffers;
   /**
    * L2 norm to which each update is clipped: a number, or a table for one that follows the updates.
    * Default: `{ start = 0.1, quantile = 0.5, rate = 0.2 }`.

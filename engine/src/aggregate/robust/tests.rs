@@ -49,7 +49,7 @@ fn combined(gathering: Gathering, updates: &[Vec<f32>]) -> Vec<f64> {
     }
     let distances = gathering.needs_distances().then(|| distances(&ordered));
     match gathering.recipe(&facts, distances.as_ref()) {
-        Recipe::WeightedMean | Recipe::Private => panic!("the rule of these tests has a recipe of its own"),
+        Recipe::WeightedMean => panic!("the rule of these tests has a recipe of its own"),
         Recipe::Mixture(coefficients) => {
             let largest = ordered.iter().flatten().fold(0.0f32, |largest, value| largest.max(value.abs()));
             let mixture = Mixture::new(updates[0].len(), &coefficients, largest);

@@ -6,7 +6,7 @@ use axum::extract::State;
 use tributary_engine::privacy::spent_by;
 use tributary_engine::story::explained;
 use tributary_protocol::id::JobId;
-use tributary_protocol::operator::JobPrivacyState;
+use tributary_protocol::operator::{EpsilonPair, JobPrivacyState};
 
 use crate::api::auth::{Operator, Views};
 use crate::api::extract::{Json, Path};
@@ -27,7 +27,13 @@ pub(super) async fn show(
     let Some(delta) = spec.file.privacy.as_ref().map(|privacy| privacy.delta) else {
         return Ok(Json(JobPrivacyState { privacy: None }));
     };
-    let (spent, ledger) = blocking(move || (spent_by(&ledger, delta), ledger)).await;
-    let spent = spent.map_err(ApiError::internal)?;
+    let spent = match ledger.last() {
+        None => EpsilonPair::default(),
+        Some(last) => {
+            let entries = ledger.clone();
+            let made = async || blocking(move || spent_by(&entries, delta)).await;
+            app.spent.get_or_make((id, last.hash), &app.clock, made).await.map_err(ApiError::internal)?
+        }
+    };
     Ok(Json(JobPrivacyState { privacy: explained(&spec, ledger, Some(spent)) }))
 }
