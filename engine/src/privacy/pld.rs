@@ -46,7 +46,7 @@ enum Direction {
 
 /// What these charges spend together but for a chance of delta.
 ///
-/// Beyond [`EPSILON_MAX`] it is what the other accountant finds: no budget is as large, and chances would overflow.
+/// Beyond 150 it is what the other accountant finds: no budget is as large, and chances would overflow.
 pub fn epsilon(charges: &[Charge], delta: f64) -> f64 {
     let renyi = rdp::epsilon(charges, delta);
     if renyi.epsilon > EPSILON_MAX {
