@@ -201,6 +201,8 @@ impl JobSpec {
     #[must_use]
     pub fn optimizer(&self, base_version: u32, updates: u32) -> Box<dyn Optimizer> {
         match self.file.training.algorithm {
+            // Answers are sums, and not means; noise is added to the sum itself.
+            _ if self.file.analysis.is_some() && self.privacy.is_none() => Box::new(Elastic { updates }),
             Algorithm::FedDyn { alpha, clients } => Box::new(Dynamic { alpha, share: share(updates, clients) }),
             Algorithm::Easgd { .. } => Box::new(Elastic { updates }),
             _ => {
@@ -252,6 +254,7 @@ pub fn plan_of(file: &JobFile) -> Plan {
     Plan {
         model: file.model.clone(),
         training: file.training.clone(),
+        analysis: file.analysis.clone(),
         codec: file.update.codec,
         weight_max: file.update.weight_max,
         download: file.download,

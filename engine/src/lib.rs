@@ -5,6 +5,7 @@
 //! | [`job`] | everything that follows from a job file |
 //! | [`round`] | who may take part, who is drawn, what happens next, when the next round opens |
 //! | [`aggregate`] | the exact sum of a round's updates, the aggregation rules, update statistics |
+//! | [`analysis`] | what the answers of an analysis say, with the intervals of their noise |
 //! | [`inputs`] | the means and deviations that follow from the sums of all tables |
 //! | [`story`] | explanations of rounds, sessions and curves for people; no rule reads them |
 //!
@@ -12,6 +13,7 @@
 //! every random seed are arguments, so each decision can be repeated from its inputs.
 
 pub mod aggregate;
+pub mod analysis;
 pub mod inputs;
 pub mod job;
 pub mod privacy;

@@ -54,6 +54,7 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::de::{Deserializer, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::Analysis;
 use crate::classes::ClassCounts;
 use crate::credential::{Attestation, IssuedCertificate, Renewal};
 use crate::download::{CompanionFile, Download, FormFile, ModelDeltaFile};
@@ -205,6 +206,9 @@ pub struct OpenJob {
     /// The columns of a table, as far as the job names them, and what it predicts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Inputs>,
+    /// What an analysis asks. Absent for jobs that train.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub analysis: Option<Analysis>,
 }
 
 /// Check-in: a client is available for work.
@@ -232,6 +236,9 @@ pub struct CheckInRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub schema: Option<Sha256Hash>,
+    /// Whether the client answers analyses. Default: false, and it gets none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub answers: bool,
     /// Longest time to hold the request until there is work, in milliseconds, at most 60,000. Default: 0, an immediate
     /// answer.
     #[serde(default)]
@@ -400,6 +407,9 @@ pub struct Plan {
     pub model: JobModel,
     /// Local training settings.
     pub training: Training,
+    /// What the client's table is asked: its answer is the update, and nothing is trained. Absent in trainings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub analysis: Option<Analysis>,
     /// Codec of the updates.
     #[cfg_attr(feature = "openapi", schema(value_type = crate::update::WrittenCodec))]
     pub codec: Codec,

@@ -57,6 +57,13 @@ fn layer_index(name: &str) -> Option<usize> {
     name.strip_prefix("layers.")?.split_once('.')?.0.parse().ok()
 }
 
+/// No parameter: the model of a job file that names none.
+impl Default for JobModel {
+    fn default() -> Self {
+        ModelSpec::Parameters(Vec::new()).into()
+    }
+}
+
 impl From<ModelSpec> for JobModel {
     fn from(spec: ModelSpec) -> Self {
         Self { spec, sharing: Sharing::default(), inputs: None }

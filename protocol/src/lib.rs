@@ -8,6 +8,7 @@
 //! | [`job_file`] | job files: model, training plan, round policy, aggregation |
 //! | [`plan`] | local training settings |
 //! | [`rate`] | schedules of learning rates |
+//! | [`analysis`] | questions to the clients' tables, and what a client answers |
 //! | [`layers`] | networks as data: layers, shape inference, parameter names, initial values |
 //! | [`card`] | what a model file says of itself |
 //! | [`inputs`] | what a network is fed, and the sums that fix means and deviations |
@@ -32,6 +33,7 @@
 
 #![warn(missing_docs)]
 
+pub mod analysis;
 pub mod body;
 pub mod card;
 pub mod classes;

@@ -67,6 +67,9 @@ pub fn resolve(file: &mut JobFile) -> Result<(), BudgetError> {
     if releases == 0 {
         return Err(BudgetError::TooLittleNoise { noise, epsilon });
     }
+    if let Some(analysis) = &mut file.analysis {
+        analysis.noise = Some(noise);
+    }
     if let Some(privacy) = &mut file.privacy {
         privacy.separation = Some(terms.separation);
         privacy.noise_multiplier = Some(noise);

@@ -25,6 +25,8 @@ pub struct Terms {
     pub participation: Participation,
     /// Whether the clip follows its updates.
     is_adaptive: bool,
+    /// Whether releases are sums, and not means: those of an analysis.
+    is_sum: bool,
     /// Most releases of the job within its budget; with independent noise and no sampling, most that hold data of one
     /// unit.
     pub releases_max: u32,
@@ -69,6 +71,7 @@ impl Terms {
             rate,
             participation,
             is_adaptive: privacy.clip.adaptive().is_some(),
+            is_sum: file.analysis.is_some(),
             releases_max,
         })
     }
@@ -76,6 +79,7 @@ impl Terms {
     /// The noise of a round with this goal, before which so many clients must wait.
     pub fn noise(&self, goal: u32, available_min: u32) -> RoundNoise {
         let divisor = match self.rate {
+            _ if self.is_sum => 1.0,
             Some(rate) => rate * f64::from(available_min),
             None => goal.into(),
         };

@@ -1,5 +1,6 @@
 //! Errors of job files.
 
+use crate::analysis::AnalysisError;
 use crate::inputs::InputsError;
 use crate::layers::ModelSpecError;
 use crate::plan::TrainingError;
@@ -23,6 +24,9 @@ pub enum JobFileError {
     /// The layers of the network do not fit each other.
     #[error("[model] {0}")]
     Model(#[from] ModelSpecError),
+    /// A query is malformed.
+    #[error("[analysis] {0}")]
+    Analysis(#[from] AnalysisError),
     /// The inputs are malformed, or do not fit network or loss.
     #[error("[model.inputs] {0}")]
     Inputs(#[from] InputsError),

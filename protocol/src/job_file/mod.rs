@@ -2,6 +2,7 @@
 
 mod adapt;
 mod aggregation;
+mod analysis;
 mod change;
 mod combine;
 mod creation;
@@ -21,6 +22,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::Analysis;
 use crate::download::Download;
 use crate::id::Name;
 use crate::job_model::JobModel;
@@ -65,12 +67,14 @@ pub struct JobFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<Seed>,
     /// The network as layers, or the names and shapes of the parameters of an app's own network; and which parameters
-    /// are shared, frozen and personal.
+    /// are shared, frozen and personal. An analysis has none: its answers are the model.
+    #[serde(default)]
     pub model: JobModel,
     /// Source of model version 0. Default: `random`.
     #[serde(default)]
     pub initial_model: InitialModel,
-    /// Local training on a client.
+    /// Local training on a client. An analysis has none.
+    #[serde(default, skip_serializing_if = "Training::is_none")]
     pub training: Training,
     /// Encoding and limits of updates.
     #[serde(default)]
@@ -90,6 +94,9 @@ pub struct JobFile {
     /// Evaluation of the global model, on clients or on the coordinator. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<EvaluationPolicy>,
+    /// Questions to the clients' tables, in the place of a model that they train. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub analysis: Option<Analysis>,
     /// Differential privacy. Default: none, and models may tell what single clients sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub privacy: Option<Privacy>,
@@ -258,6 +265,7 @@ impl JobFile {
         }
         let job: Self =
             if text.trim_start().starts_with('{') { serde_json::from_str(text)? } else { toml::from_str(text)? };
+        let job = job.completed()?;
         job.check()?;
         Ok(job)
     }
@@ -273,8 +281,11 @@ impl JobFile {
     /// # Errors
     /// [`JobFileError`] names the first setting that fails.
     pub fn check(&self) -> Result<(), JobFileError> {
+        self.check_analysis()?;
         self.model.parts()?;
-        self.training.check()?;
+        if self.analysis.is_none() {
+            self.training.check()?;
+        }
         if let Some(inputs) = &self.model.inputs {
             inputs.check(&self.model.spec, self.training.loss)?;
         }

@@ -5,6 +5,7 @@
 
 mod access;
 mod adapted;
+mod answers;
 mod assignment;
 mod audit;
 mod buffer;
@@ -41,6 +42,7 @@ pub use access::{
     SignInWays, SignedIn, Token,
 };
 pub use adapted::{Adapted, AdaptedGoal};
+pub use answers::{Answer, Estimate, JobAnswers};
 pub use assignment::Assignment;
 pub use audit::{AuditEntry, CHAIN_BEGINS, ChainCheck, ChainError};
 pub use buffer::{RoundBuffer, StaleClient, StalenessCount};

@@ -176,7 +176,31 @@ pub enum TrainingError {
     },
 }
 
+/// No work: the training of a job file that has none.
+impl Default for Training {
+    fn default() -> Self {
+        Self {
+            epochs: None,
+            steps: None,
+            work_schedule: Vec::new(),
+            batch_size: None,
+            personal_epochs: None,
+            partial_work: None,
+            loss: Loss::CrossEntropy,
+            optimizer: Optimizer::Sgd { learning_rate: 1.0, momentum: 0.0, weight_decay: 0.0, nesterov: false },
+            shuffle: true,
+            algorithm: Algorithm::Plain,
+            schedule: RateSchedule::Constant,
+        }
+    }
+}
+
 impl Training {
+    /// Whether it is the training of a file that has none.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Checks what the types do not: one amount of work, positive counts, numbers in range.
     ///
     /// # Errors
