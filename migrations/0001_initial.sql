@@ -555,6 +555,8 @@ create table seats (
     codecs text not null,
     -- By which a job's columns were applied to its table; null if any job may use its examples.
     schema_sha256 text,
+    -- Whether it answers analyses.
+    answers boolean not null,
     until_ms bigint not null
 );
 create index seats_of_population on seats (population);

@@ -198,6 +198,7 @@ pub(crate) fn check_in_body(wait_ms: u32) -> Bytes {
         sdk: None,
         codecs: CodecName::ALL.to_vec(),
         schema: None,
+        answers: false,
         wait_ms,
     })
 }

@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::account::AccountCommand;
+use crate::analysis::AnalysisCommand;
 use crate::audit::AuditCommand;
 use crate::client::ClientCommand;
 #[cfg(feature = "coordinator")]
@@ -52,6 +53,9 @@ pub(crate) enum Command {
     /// Creates, follows and controls jobs, and downloads their models.
     #[command(subcommand)]
     Job(JobCommand),
+    /// Asks the clients' tables: counts, histograms, means, quantiles, frequent words.
+    #[command(subcommand)]
+    Analysis(AnalysisCommand),
     /// Shows the rounds of a job.
     #[command(subcommand)]
     Round(RoundCommand),

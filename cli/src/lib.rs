@@ -9,6 +9,7 @@
 mod account;
 #[cfg(feature = "coordinator")]
 pub mod allocator;
+mod analysis;
 pub mod api;
 mod audit;
 #[cfg(feature = "coordinator")]
@@ -119,6 +120,9 @@ async fn run(CommandLine { global, command }: CommandLine, output: Output) -> Re
         }
         Command::Account(command) => {
             account::run(command, &profile::resolved(&global)?.operator_api(&output)?, &output).await
+        }
+        Command::Analysis(command) => {
+            analysis::run(command, &profile::resolved(&global)?.operator_api(&output)?, &output).await
         }
         Command::Audit(command) => audit::run(command, &profile::resolved(&global)?, &output).await,
         Command::Population(command) => {

@@ -89,6 +89,7 @@ pub mod predict;
 pub mod progress;
 mod session;
 pub mod store;
+pub mod table;
 mod tasks;
 pub mod trainer;
 pub mod transport;
@@ -118,6 +119,7 @@ pub use progress::Progress;
 #[cfg(feature = "native")]
 pub use store::FileStore;
 pub use store::{MemoryStore, Store};
+pub use table::{Cell, Table};
 #[cfg(feature = "burn")]
 pub use trainer::BurnTrainer;
 #[cfg(feature = "wgpu")]

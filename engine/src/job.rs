@@ -1,5 +1,6 @@
 //! A job spec: everything that is derived from a job file.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use tributary_protocol::device::Plan;
@@ -195,6 +196,13 @@ impl JobSpec {
     #[must_use]
     pub fn weighing(&self) -> Option<Weighing> {
         self.gathering(0).weighing().filter(|_| self.file.privacy.is_none())
+    }
+
+    /// The parameters that a private round from this model version releases; none for all. Those of an analysis are the
+    /// answers that the round asks for.
+    #[must_use]
+    pub fn released(&self, base_version: u32) -> Option<Vec<Range<usize>>> {
+        self.file.analysis.as_ref().map(|analysis| analysis.answered_in(base_version + 1))
     }
 
     /// The optimiser of a round that starts from this model version and combines this many updates.

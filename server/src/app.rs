@@ -8,7 +8,7 @@ use tributary_engine::round::Pace;
 use tributary_engine::story::ShutOut;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
-use tributary_protocol::operator::{Engine, EpsilonPair, Health, LoadSample};
+use tributary_protocol::operator::{Answer, Engine, EpsilonPair, Health, LoadSample};
 use tributary_protocol::state::HealthKind;
 
 use crate::central::Evaluations;
@@ -31,6 +31,8 @@ const SHUT_OUT_KEPT_MS: i64 = 15_000;
 const ENDED_HEALTH_KEPT_MS: i64 = 3_600_000;
 /// How long what a ledger comes to is used again, in milliseconds: a day. It never changes.
 const SPENT_KEPT_MS: i64 = 86_400_000;
+/// How long the answers of a version are used again, in milliseconds: an hour. They never change.
+const ANSWERS_KEPT_MS: i64 = 3_600_000;
 /// An hour of samples, two a minute.
 const LOAD_SAMPLES_MAX: usize = 120;
 
@@ -59,6 +61,8 @@ pub struct App {
     pub(crate) ended_health: Kept<JobId, Vec<Health>>,
     /// What the ledger with this newest entry comes to. The accountants take up to a second.
     pub(crate) spent: Kept<(JobId, Sha256Hash), EpsilonPair>,
+    /// What the version of an analysis says.
+    pub(crate) answers: Kept<(JobId, u32), Vec<Answer>>,
     /// Whether the database answers.
     pub(crate) ready: Kept<(), bool>,
     /// What the health of each running job is about.
@@ -97,6 +101,7 @@ impl App {
             shut_out: Kept::new(SHUT_OUT_KEPT_MS),
             ended_health: Kept::new(ENDED_HEALTH_KEPT_MS),
             spent: Kept::new(SPENT_KEPT_MS),
+            answers: Kept::new(ANSWERS_KEPT_MS),
             ready: Kept::new(READY_KEPT_MS),
             health: Kept::new(HEALTH_KEPT_MS),
             load: History::new(LOAD_SAMPLES_MAX),

@@ -65,5 +65,6 @@ fn candidate(number: u64) -> Arc<Candidate> {
         examples: 1,
         codecs: CodecName::ALL.to_vec(),
         schema: None,
+        answers: true,
     })
 }

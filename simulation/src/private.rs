@@ -42,7 +42,8 @@ impl Private {
         let noise = terms.noise(policy.goal, policy.available_min);
         let grid = Grid::new(policy.clip_norm.unwrap_or(1.0), noise.values);
         let total = spec.update.total();
-        let sum = Arc::new(PrivateSum::new(total, grid, noise.divisor));
+        let sum = PrivateSum::new(total, grid, noise.divisor).releasing(spec.released(base_version));
+        let sum = Arc::new(sum);
         for (client, update) in updates {
             sum.add(grid, update);
             let Contributed { updates, .. } = self.contributed.get(&client).copied().unwrap_or_default();

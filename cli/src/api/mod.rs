@@ -349,6 +349,11 @@ impl Api {
         self.get(&segments, &[("task", task.to_string())]).await
     }
 
+    /// `GET /operator/v1/jobs/{id}/answers`
+    pub async fn answers(&self, id: JobId) -> Result<operator::JobAnswers, ApiError> {
+        self.get(&["jobs", &id.to_string(), "answers"], &[]).await
+    }
+
     /// `GET /operator/v1/jobs/{id}/privacy`
     #[cfg(feature = "coordinator")]
     pub async fn privacy(&self, id: JobId) -> Result<operator::JobPrivacyState, ApiError> {

@@ -27,7 +27,8 @@ impl Failure for FitsNoJob {
 
 /// Why some of the jobs cannot use the examples: a sentence for each. An error if there are jobs and none can.
 pub(super) fn misfits(jobs: &[OpenJob], shape: &Shape) -> Result<Vec<String>, FitsNoJob> {
-    let why = |job: &OpenJob| misfit(job, shape).map(|why| format!("{}: {why}", job.name));
+    let jobs: Vec<&OpenJob> = jobs.iter().filter(|job| job.analysis.is_none()).collect();
+    let why = |job: &&OpenJob| misfit(job, shape).map(|why| format!("{}: {why}", job.name));
     let misfits: Vec<String> = jobs.iter().filter_map(why).collect();
     if misfits.len() == jobs.len() && !jobs.is_empty() { Err(FitsNoJob(misfits)) } else { Ok(misfits) }
 }
@@ -69,6 +70,7 @@ mod tests {
             output: Some(vec![output]),
             loss,
             inputs: None,
+            analysis: None,
         }
     }
 

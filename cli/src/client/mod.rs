@@ -1,5 +1,6 @@
 //! `tributary client`: a client on this machine, and the enrolled clients of a population.
 
+mod answering;
 mod check;
 mod compute;
 mod conditions;

@@ -11,6 +11,7 @@ use tributary_client::{Builder, Client, ClientError, MemoryStore, Settings, Trus
 use tributary_protocol::device::OpenJob;
 use tributary_protocol::id::{PinnedSecret, SecretKind};
 
+use super::answering::FileTable;
 use super::compute::Compute;
 use super::conditions::Machine;
 use super::examples::Loaded;
@@ -85,7 +86,8 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
     let asking = asking(&server, &trust, token.expose().as_str())?;
     // Without an answer, the enrolment that follows says what is wrong.
     let jobs = asking.open_jobs().await.ok();
-    let loaded = load(&settings, jobs.as_deref(), &state_dir, output)?;
+    let table = settings.examples.table()?.map(|table| FileTable::of(&table));
+    let loaded = load(&settings, jobs.as_deref(), table.as_ref(), &state_dir, output)?;
     let shape = Shape { input: loaded.examples.input_shape().to_vec(), classes: loaded.classes };
     let compute = Compute::open(settings.device.unwrap_or_default())?;
     if let Some(name) = compute.gpu_name() {
@@ -97,7 +99,8 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
         check_fit(jobs.as_deref().unwrap_or_default(), &shape, output)?;
     }
     let mut clients = Vec::new();
-    for member in members {
+    let count = members.len();
+    for (number, member) in members.into_iter().enumerate() {
         let folder = member.name.as_ref().map_or_else(|| state_dir.clone(), |name| state_dir.join(name));
         let mut made_from = Settings::new(server.url().as_str(), token.expose());
         made_from.state_dir = Some(folder);
@@ -106,7 +109,10 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
         made_from.describe_floor = settings.describe_floor;
         // One for each client, because connections present a client's certificate.
         let transport = http::transport(server.url(), &trust).map_err(|error| ClientError::Setup(error.to_string()))?;
-        let builder = Builder::from(made_from).transport(Arc::new(transport));
+        let mut builder = Builder::from(made_from).transport(Arc::new(transport));
+        if let Some(table) = &table {
+            builder = builder.table(Arc::new(table.part(number, count)));
+        }
         let (client, impatient) = (builder.clone().build()?, builder.wait(FIRST_WAIT).build()?);
         clients.push(enrol(member, client, impatient, output).await?);
     }
@@ -148,6 +154,7 @@ pub(super) fn asking(server: &ServerUrl, trust: &Trust, token: &str) -> Result<C
 fn load(
     settings: &ClientSettings,
     jobs: Option<&[OpenJob]>,
+    answering: Option<&FileTable>,
     state_dir: &Path,
     output: &Output,
 ) -> Result<Loaded, CliError> {
@@ -163,6 +170,15 @@ fn load(
             let schema::Applied { examples, classes, notes, schema, .. } = applied;
             return Ok(Loaded { examples, labels: None, classes, notes, schema: Some(schema) });
         }
+    }
+    let known = match jobs {
+        Some(jobs) => jobs.to_vec(),
+        None => schema::kept(state_dir)?,
+    };
+    if let Some(loaded) = answering.map(|table| table.answering(&known)).transpose()?.flatten() {
+        schema::keep(state_dir, &known)?;
+        output.note("the table answers analyses: no running job trains");
+        return Ok(loaded);
     }
     let loaded = settings.examples.load(kept_labels::read(state_dir)?)?;
     loaded.notes.iter().for_each(|note| output.note(note));

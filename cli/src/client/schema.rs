@@ -99,9 +99,9 @@ pub(super) fn kept(state_dir: &Path) -> Result<Vec<OpenJob>, CliError> {
     }
 }
 
-/// Keeps the jobs that name columns.
+/// Keeps the jobs that name columns, and those that ask for them.
 pub(super) fn keep(state_dir: &Path, jobs: &[OpenJob]) -> Result<(), CliError> {
-    let jobs: Vec<&OpenJob> = jobs.iter().filter(|job| job.inputs.is_some()).collect();
+    let jobs: Vec<&OpenJob> = jobs.iter().filter(|job| job.inputs.is_some() || job.analysis.is_some()).collect();
     let path = path(state_dir);
     if jobs.is_empty() && !path.exists() {
         return Ok(());

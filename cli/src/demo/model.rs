@@ -32,6 +32,7 @@ pub(crate) fn job_file(args: &DemoArgs) -> JobFile {
         eligibility: tributary_protocol::job_file::Eligibility::default(),
         aggregation: args.changes.aggregation.clone(),
         evaluation: Some(evaluation(args)),
+        analysis: None,
         privacy: None,
         stop: StopPolicy { rounds: Some(args.rounds()), accuracy: args.target, ..StopPolicy::default() },
         schedule: None,

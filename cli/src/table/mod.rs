@@ -3,6 +3,7 @@
 //! The SDK's reader takes tables of numbers. This one is for files that were made for other programs: it looks at the
 //! first lines to find out what it was not told, and explains what it found.
 
+mod cells;
 mod columns;
 mod draft;
 mod error;
@@ -15,11 +16,13 @@ mod schema;
 mod schema_error;
 mod sniff;
 
+use std::collections::BTreeMap;
 #[cfg(feature = "formats")]
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use tributary_client::Cell;
 use tributary_protocol::inputs::Inputs;
 
 use crate::error::CliError;
@@ -30,6 +33,7 @@ pub(crate) use labels::LabelMap;
 pub(crate) use rows::{Table, TableOptions};
 pub(crate) use schema::{RawTable, SchemaOptions};
 
+use cells::Cells;
 use error::{TableError, TableFileError};
 use lines::{read_lines, unpacked};
 use rows::Rows;
@@ -70,6 +74,27 @@ pub(crate) fn read_by_schema(
         _ => schema_lines(unpacked(path)?, inputs, delimiter, options),
     };
     Ok(table.map_err(|source| TableFileError { path: path.to_owned(), source })?)
+}
+
+/// Reads the raw values of some columns, row by row: Parquet if the file's name or the caller says so, else CSV with a
+/// header.
+pub(crate) fn read_cells(
+    path: &Path,
+    delimiter: Option<u8>,
+    is_parquet: bool,
+    columns: &[&str],
+    names: &BTreeMap<String, String>,
+) -> Result<Vec<Vec<Cell>>, CliError> {
+    let mut cells = Cells::new(columns, names);
+    let read = match is_parquet || path.extension().is_some_and(|extension| extension == "parquet") {
+        #[cfg(feature = "formats")]
+        true => {
+            let file = File::open(path).map_err(CliError::file("read", path))?;
+            parquet::read_rows(file, |record| cells.push(record)).map(|()| cells)
+        }
+        _ => read_lines(unpacked(path)?, (delimiter, Some(true)), |_| cells, Cells::push),
+    };
+    Ok(read.map(Cells::finish).map_err(|source| TableFileError { path: path.to_owned(), source })?)
 }
 
 fn schema_lines(

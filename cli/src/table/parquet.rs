@@ -30,7 +30,10 @@ pub(super) fn read_by_schema(file: File, inputs: &Inputs, options: &SchemaOption
 }
 
 /// Gives the names of the columns to `push`, then each row.
-fn read_rows(file: File, mut push: impl FnMut(&StringRecord) -> Result<(), TableError>) -> Result<(), TableError> {
+pub(super) fn read_rows(
+    file: File,
+    mut push: impl FnMut(&StringRecord) -> Result<(), TableError>,
+) -> Result<(), TableError> {
     let reader = SerializedFileReader::new(file).map_err(unreadable)?;
     let columns = reader.metadata().file_metadata().schema().get_fields().iter();
     let names: Vec<String> = columns.map(|column| column.name().to_owned()).collect();

@@ -103,9 +103,10 @@ impl From<ClientError> for TributaryError {
             ClientError::Training(error) => match error {
                 TrainError::NoExamples => Self::NoExamples { detail },
                 TrainError::Diverged => Self::Diverged { detail },
-                TrainError::DoesNotFit(_) | TrainError::CannotFollow(_) | TrainError::CannotDescribe => {
-                    Self::DoesNotFit { detail }
-                }
+                TrainError::DoesNotFit(_)
+                | TrainError::CannotFollow(_)
+                | TrainError::CannotDescribe
+                | TrainError::CannotAnswer => Self::DoesNotFit { detail },
                 _ => Self::Training { detail },
             },
             // Of a newer SDK, for which this border has no kind yet.

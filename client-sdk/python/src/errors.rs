@@ -54,9 +54,10 @@ fn of_trainer(error: &TrainError, text: String) -> PyErr {
         TrainError::Interrupted | TrainError::Suspended(_) | TrainError::Pending => Interrupted::new_err(text),
         TrainError::NoExamples => NoExamples::new_err(text),
         TrainError::Diverged => Diverged::new_err(text),
-        TrainError::DoesNotFit(_) | TrainError::CannotFollow(_) | TrainError::CannotDescribe => {
-            DoesNotFit::new_err(text)
-        }
+        TrainError::DoesNotFit(_)
+        | TrainError::CannotFollow(_)
+        | TrainError::CannotDescribe
+        | TrainError::CannotAnswer => DoesNotFit::new_err(text),
         _ => PyRuntimeError::new_err(text),
     }
 }

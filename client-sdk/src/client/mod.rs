@@ -31,6 +31,7 @@ use crate::progress::{Listener, Progress};
 use crate::session::{Context, run_once};
 use crate::store::Store;
 use crate::store::state::State;
+use crate::table::Table;
 use crate::trainer::Trainer;
 use crate::transport::Transport;
 use crate::transport::coordinator::Coordinator;
@@ -62,6 +63,7 @@ pub struct Builder {
     /// Zero for never.
     checkpoint_every: Duration,
     describe_floor: u64,
+    table: Option<Arc<dyn Table>>,
     /// CAs in PEM.
     ca: Option<Vec<u8>>,
     allows_plaintext: bool,
@@ -122,6 +124,12 @@ impl Builder {
     #[must_use]
     pub fn describe_floor(self, rows: u64) -> Self {
         Self { describe_floor: rows, ..self }
+    }
+
+    /// Answers analyses from this table. Without one, the client gets none.
+    #[must_use]
+    pub fn table(self, table: Arc<dyn Table>) -> Self {
+        Self { table: Some(table), ..self }
     }
 
     /// Keeps the device's key pair in secure hardware, for example, instead of the [`Self::store`]. It is used where
@@ -198,6 +206,7 @@ impl Builder {
         Ok(Client {
             context: Context {
                 describe_floor: self.describe_floor,
+                table: self.table,
                 wait_ms: u32::try_from(self.wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX),
                 checkpoint_every_ms: u64::try_from(self.checkpoint_every.as_millis())
                     .ok()
@@ -258,6 +267,7 @@ impl Client {
             wait: WAIT_DEFAULT,
             checkpoint_every: CHECKPOINT_DEFAULT,
             describe_floor: DESCRIBE_FLOOR,
+            table: None,
             ca: None,
             allows_plaintext: false,
             keys: None,

@@ -13,6 +13,7 @@ use crate::error::ClientError;
 use crate::keys::request::{certificate_request, fingerprint};
 use crate::keys::{ClientCertificate, KeyStore};
 use crate::store::state::{Identity, State};
+use crate::table::Table;
 use crate::transport::coordinator::Coordinator;
 
 /// The settings of a client, its store and its coordinator.
@@ -28,6 +29,8 @@ pub(crate) struct Context {
     pub(crate) checkpoint_every_ms: Option<u64>,
     /// Rows that the client tells together at least.
     pub(crate) describe_floor: u64,
+    /// What analyses are answered from; `None` for no answers.
+    pub(crate) table: Option<Arc<dyn Table>>,
     pub(crate) state: State,
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) clock: Arc<dyn Clock>,

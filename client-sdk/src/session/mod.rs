@@ -26,7 +26,7 @@ use crate::platform::{rest, within};
 use crate::progress::Progress;
 use crate::store::client_state::ClientState;
 use crate::store::state::{Finished, Identity, Pending, Work};
-use crate::tasks::{Completed, Given, describe, evaluate, train};
+use crate::tasks::{Completed, Given, answer, describe, evaluate, train};
 use crate::trainer::{TrainError, Trainer};
 use crate::transport::upload::Update;
 
@@ -77,7 +77,7 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
                 let left = || Duration::from_millis(deadline_ms.saturating_sub(clock.now_ms()));
                 let working = async {
                     loop {
-                        match compute(trainer, host, &given, &watch, context.describe_floor) {
+                        match compute(trainer, host, &given, &watch, context) {
                             Err(TrainError::Pending) => trainer.ready().await,
                             completed => return completed,
                         }
@@ -134,6 +134,7 @@ fn check_in_request<T: Trainer + ?Sized>(context: &Context, trainer: &T, host: &
         sdk: Some(context.sdk.clone()),
         codecs: CodecName::ALL.to_vec(),
         schema: trainer.schema(),
+        answers: context.table.is_some(),
         wait_ms: context.wait_ms,
     }
 }
@@ -142,6 +143,7 @@ fn check_in_request<T: Trainer + ?Sized>(context: &Context, trainer: &T, host: &
 fn work(assignment: &Assignment) -> Progress {
     let round = assignment.round;
     match assignment.task {
+        Task::Train if assignment.plan.analysis.is_some() => Progress::Describing { round },
         Task::Train => Progress::Training { round },
         Task::Evaluate => Progress::Evaluating { round },
         Task::Describe => Progress::Describing { round },
@@ -166,15 +168,18 @@ fn compute<T: Trainer + ?Sized>(
     host: &dyn Host,
     given: &Given<'_>,
     watch: &Watch,
-    describe_floor: u64,
+    context: &Context,
 ) -> Result<Completed, TrainError> {
     let in_time = || given.clock.now_ms() < given.deadline_ms;
     let is_over = || !in_time() || watch.is_closed();
     let should_stop = || is_over() || !goes_on(host, given.clock, &is_over);
     match given.assignment.task {
-        Task::Train => train(trainer, given, &should_stop),
+        Task::Train => match &given.assignment.plan.analysis {
+            Some(analysis) => answer(context.table.as_deref(), analysis, given, context.describe_floor),
+            None => train(trainer, given, &should_stop),
+        },
         Task::Evaluate => evaluate(trainer, given, &should_stop),
-        Task::Describe => describe(trainer, given, describe_floor),
+        Task::Describe => describe(trainer, given, context.describe_floor),
     }
 }
 

@@ -179,7 +179,10 @@ impl Step {
             ClientError::Training(TrainError::NoExamples) => FailureReason::NoData,
             ClientError::Training(TrainError::Diverged) => FailureReason::Diverged,
             ClientError::Training(
-                TrainError::DoesNotFit(_) | TrainError::CannotFollow(_) | TrainError::CannotDescribe,
+                TrainError::DoesNotFit(_)
+                | TrainError::CannotFollow(_)
+                | TrainError::CannotDescribe
+                | TrainError::CannotAnswer,
             )
             | ClientError::BadAnswer(_) => FailureReason::DoesNotFit,
             ClientError::Training(TrainError::Thrown { .. } | TrainError::Other(_)) => FailureReason::Other,

@@ -2,13 +2,14 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | `train`, `evaluate`, `describe` | the tasks, from what they are [`Given`] to what they have [`Completed`] |
+//! | `train`, `evaluate`, `describe`, `answer` | the tasks, from what they are [`Given`] to what they have [`Completed`] |
 //! | `algorithm` | the client's half of each algorithm |
 //! | `trainings`, `personal`, `compute` | the calls of the trainer |
 //! | `checkpoints` | checkpoints of a training that goes on |
 //! | `encode`, `norm`, `feedback` | the update: its file, its norm bound, what it leaves out |
 
 mod algorithm;
+mod answer;
 mod checkpoints;
 mod completed;
 mod compute;
@@ -22,6 +23,7 @@ pub(crate) mod personal;
 mod train;
 mod trainings;
 
+pub(crate) use answer::answer;
 pub(crate) use completed::Completed;
 pub(crate) use describe::describe;
 pub(crate) use evaluate::evaluate;

@@ -376,6 +376,9 @@ pub enum TrainError {
     /// The trainer adds up no examples ([`Trainer::describe`]).
     #[error("the app's trainer cannot describe its examples, which the job standardises")]
     CannotDescribe,
+    /// The client has no table ([`Table`](crate::Table)).
+    #[error("the app answers no analyses")]
+    CannotAnswer,
     /// Code of the app failed with an exception. The operator learns only its kind: the text stays on the device, since
     /// it may quote examples or paths.
     #[error("{text}")]

@@ -164,6 +164,8 @@ pub struct PrivateSum {
     stripes: Stripes,
     /// By which a sum of steps is divided to give the mean: the fixed number of updates over the grid's step.
     divisor: f64,
+    /// The parameters that the round releases; none for all.
+    released: Option<Vec<Range<usize>>>,
     /// Updates that the clip left whole, and those that it shortened.
     whole: AtomicU32,
     clipped: AtomicU32,
@@ -174,7 +176,14 @@ impl PrivateSum {
     /// comes: the number would tell who took part.
     pub fn new(parameters_total: usize, grid: Grid, divisor: f64) -> Self {
         let (whole, clipped) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { stripes: Stripes::zeros(parameters_total), divisor: divisor / grid.step, whole, clipped }
+        let stripes = Stripes::zeros(parameters_total);
+        Self { stripes, divisor: divisor / grid.step, released: None, whole, clipped }
+    }
+
+    /// The same of a round that releases these parameters alone: the others stay as they are, without noise.
+    #[must_use]
+    pub fn releasing(self, released: Option<Vec<Range<usize>>>) -> Self {
+        Self { released, ..self }
     }
 
     /// Adds an update that is in memory, and counts it.
@@ -229,7 +238,16 @@ impl Combined for PrivateSum {
 
     /// There is always a mean: without updates it is noise, as it must be.
     fn mean(&self, block: Range<usize>) -> Option<Vec<f64>> {
-        Some(self.stripes.quotients(block, self.divisor))
+        let Some(released) = &self.released else { return Some(self.stripes.quotients(block, self.divisor)) };
+        let mut means = vec![0.0; block.len()];
+        for part in released {
+            let both = part.start.max(block.start)..part.end.min(block.end);
+            if both.start < both.end {
+                let quotients = self.stripes.quotients(both.clone(), self.divisor);
+                means[both.start - block.start..both.end - block.start].copy_from_slice(&quotients);
+            }
+        }
+        Some(means)
     }
 }
 
@@ -289,6 +307,17 @@ mod tests {
         };
         let (one, many) = (of(1.0), of(1e6));
         assert!(one.iter().zip(&many).all(|(one, many)| (one - many).abs() <= 1), "{one:?} {many:?}");
+    }
+
+    #[test]
+    fn a_round_releases_the_parameters_that_it_asks_for() {
+        let grid = Grid::new(1.0, 1.0);
+        let sum = Arc::new(PrivateSum::new(6, grid, 1.0).releasing(Some(vec![1..3, 4..5])));
+        sum.add(grid, &[0.1; 6]);
+        sum.add_noise(0, &[1 << 20; 6]);
+        let released = |block| sum.mean(block).unwrap().iter().map(|value| value.round()).collect::<Vec<_>>();
+        assert_eq!(released(0..6), [0.0, 1.0, 1.0, 0.0, 1.0, 0.0]);
+        assert_eq!((released(2..5), released(5..6)), (vec![1.0, 0.0, 1.0], vec![0.0]));
     }
 
     proptest! {

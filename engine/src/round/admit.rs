@@ -24,6 +24,8 @@ pub struct Candidate {
     pub codecs: Vec<CodecName>,
     /// By which a job's columns were applied to its table; none if any job may use its examples.
     pub schema: Option<Sha256Hash>,
+    /// Whether it answers analyses.
+    pub answers: bool,
 }
 
 /// A job's requirements on the clients of one round.
@@ -35,6 +37,8 @@ pub struct EligibilityRules<'a> {
     /// The form of downloaded models; none where every client can read it.
     form: Option<CodecName>,
     schema: Option<Sha256Hash>,
+    /// Whether clients answer, and do not train.
+    asks: bool,
     eligibility: &'a Eligibility,
     evaluators: Option<&'a BTreeMap<String, String>>,
     /// Whether the coordinator evaluates.
@@ -65,6 +69,8 @@ pub enum Ineligible {
     SameUnit,
     #[error("its table has other columns or classes than the job")]
     Schema,
+    #[error("it answers no analyses")]
+    NoAnswers,
     #[error("it cannot write the codec {0}")]
     Codec(CodecName),
     /// A client that can write a codec can read it as well.
@@ -88,6 +94,7 @@ impl<'a> EligibilityRules<'a> {
             codec: job.update.codec.name(),
             form: Some(job.download.codec.codec().name()).filter(|form| *form != CodecName::F32),
             schema,
+            asks: job.analysis.is_some(),
             eligibility: &job.eligibility,
             evaluators: job.evaluation.as_ref().map(|EvaluationPolicy { attributes, .. }| attributes),
             on_coordinator: job.evaluation.as_ref().is_some_and(|policy| policy.place == EvaluationPlace::Coordinator),
@@ -101,8 +108,12 @@ pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &Eligibility
     if let Some(form) = rules.form.filter(|form| !candidate.codecs.contains(form)) {
         return Err(Ineligible::Form(form));
     }
-    if candidate.schema.is_some() && candidate.schema != rules.schema {
-        return Err(Ineligible::Schema);
+    match rules.asks {
+        true if !candidate.answers => return Err(Ineligible::NoAnswers),
+        // Its columns are read by their names, whatever a job has made of the table.
+        true => {}
+        false if candidate.schema.is_some() && candidate.schema != rules.schema => return Err(Ineligible::Schema),
+        false => {}
     }
     if rules.task == Task::Evaluate && rules.on_coordinator {
         return Err(Ineligible::Coordinator);
@@ -191,6 +202,7 @@ mod tests {
             examples,
             codecs: vec![CodecName::F32],
             schema: None,
+            answers: false,
         }
     }
 
@@ -208,6 +220,7 @@ mod tests {
             codec: CodecName::F32,
             form: None,
             schema: None,
+            asks: false,
             eligibility: &eligibility,
             evaluators: Some(&evaluators),
             on_coordinator: false,
@@ -255,6 +268,7 @@ mod tests {
             codec: CodecName::F32,
             form: None,
             schema,
+            asks: false,
             eligibility: &eligibility,
             evaluators: None,
             on_coordinator: false,
@@ -272,6 +286,17 @@ mod tests {
     }
 
     #[test]
+    fn those_who_answer_are_asked_whatever_their_schema_is() {
+        let job = "name = 'a'\npopulation = 'b'\n\
+            analysis.queries = [{ name = 'q', kind = 'mean', column = 'x', range = [0, 1] }]";
+        let job = JobFile::parse(job).unwrap();
+        let rules = EligibilityRules::of(&job, None, Task::Train, 1);
+        let answers = Candidate { answers: true, schema: Some(Sha256Hash::of(b"ours")), ..candidate(&[], 10) };
+        assert_eq!(admit(&answers, None, &rules), Ok(()));
+        assert_eq!(admit(&candidate(&[], 10), None, &rules), Err(Ineligible::NoAnswers));
+    }
+
+    #[test]
     fn without_tagged_evaluators_any_client_that_may_train_may_evaluate() {
         let eligibility = Eligibility { separation_rounds: 9, ..Eligibility::default() };
         let rules = EligibilityRules {
@@ -280,6 +305,7 @@ mod tests {
             codec: CodecName::F32,
             form: None,
             schema: None,
+            asks: false,
             eligibility: &eligibility,
             evaluators: Some(&BTreeMap::new()),
             on_coordinator: false,

@@ -46,6 +46,7 @@ pub(in crate::round) mod fixture {
             examples: 1,
             codecs: vec![],
             schema: None,
+            answers: false,
         })
     }
 

@@ -37,6 +37,11 @@ struct Drawing {
 }
 
 impl InitialValues {
+    /// So many zeros.
+    pub fn zeros(total: usize) -> Self {
+        Self { seed: Seed(0), waiting: vec![(Initial::Constant(0.0), total)].into_iter().enumerate(), drawing: None }
+    }
+
     /// Draws the next values, at most `most`. An empty vector means that all values were drawn.
     pub fn draw(&mut self, most: usize) -> Vec<f32> {
         let mut values = Vec::new();

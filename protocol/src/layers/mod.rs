@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::ParameterSpec;
 
+pub use initial::InitialValues;
 pub use parameters::LayerRow;
 pub use shapes::{LayerError, ModelSpecError};
 

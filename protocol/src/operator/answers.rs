@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::Name;
 
 /// The answers of an analysis so far.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobAnswers {
     /// Rounds that were committed.

@@ -7,16 +7,15 @@ use tokio::sync::Semaphore;
 use tracing::Instrument;
 use tributary_engine::job::JobSpec;
 use tributary_protocol::device::EvaluationReport;
-use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::model::{Model, ModelError};
-use tributary_protocol::safetensors::{ModelDecoder, ModelFileError};
+use tributary_protocol::model::Model;
 use tributary_protocol::state::AbandonReason;
 
 use super::test_set::{TestSetError, TestSetReader};
-use crate::blob::{BlobError, model_key};
+use crate::blob::BlobError;
 use crate::db::{DbError, RoundKey, TestSetRow};
 use crate::evaluator::{Evaluator, EvaluatorError, EvaluatorTask, TestExamples};
 use crate::lifecycle::rounds;
+use crate::models::whole::{WholeModelError, whole_model};
 use crate::runtime::lock::Locked;
 use crate::runtime::offload::in_background;
 use crate::services::Services;
@@ -56,10 +55,8 @@ pub(crate) struct Due {
 enum RunError {
     #[error(transparent)]
     Blob(#[from] BlobError),
-    #[error("the stored model cannot be read: {0}")]
-    Model(#[from] ModelFileError),
-    #[error("the stored model cannot be read: {0}")]
-    Values(#[from] ModelError),
+    #[error(transparent)]
+    Model(#[from] WholeModelError),
     #[error("the test set does not fit: {0}")]
     TestSet(#[from] TestSetError),
     #[error(transparent)]
@@ -162,7 +159,7 @@ impl Evaluations {
         let test_set = tx.test_set(spec.id).await?.ok_or(RunError::Missing("there is no test set"))?;
         drop(tx);
         note_begin(services, due.round).await?;
-        let model = read_model(services, spec, *version, stored.sha256).await?;
+        let model = whole_model(services, spec, *version, stored.sha256).await?;
         let examples = read_test_set(services, spec, &test_set).await?;
         let (spec, stopping) = (Arc::clone(spec), services.stopping.clone());
         let computed = in_background("evaluation", move || {
@@ -206,18 +203,6 @@ fn compute(
         checked.map_err(|error| EvaluatorError::Failed(error.to_string()))?;
     }
     Ok(report)
-}
-
-async fn read_model(services: &Services, spec: &JobSpec, version: u32, sha256: Sha256Hash) -> Result<Model, RunError> {
-    let mut values = vec![0.0f32; spec.model.total()];
-    let mut decoder = ModelDecoder::new(Arc::clone(&spec.model));
-    let mut reader = services.blobs.reader(&services.db, model_key(spec.id, version), sha256).await?;
-    while let Some(data) = reader.next().await? {
-        decoder.push(&data, &mut |first, block| values[first..first + block.len()].copy_from_slice(block))?;
-        tokio::task::yield_now().await;
-    }
-    decoder.finish()?;
-    Ok(Model::new(Arc::clone(&spec.model), values)?)
 }
 
 async fn read_test_set(services: &Services, spec: &JobSpec, row: &TestSetRow) -> Result<TestExamples, RunError> {

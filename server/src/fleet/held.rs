@@ -55,6 +55,7 @@ impl HeldCheckIn {
             examples: request.state.examples,
             codecs: request.codecs,
             schema: request.schema,
+            answers: request.answers,
         });
         let shown = fleet.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
         let seat = fleet.lobby.enter(client.population.clone(), Arc::clone(&candidate));

@@ -144,6 +144,7 @@ mod tests {
             examples: 1,
             codecs: vec![],
             schema: None,
+            answers: false,
         })
     }
 

@@ -150,6 +150,7 @@ mod tests {
             examples: 1,
             codecs: vec![],
             schema: None,
+            answers: false,
         })
     }
 

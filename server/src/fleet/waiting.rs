@@ -143,6 +143,7 @@ pub fn attributes_fit(attributes: Attributes, rules: &EligibilityRules<'_>) -> b
         examples: u64::MAX,
         codecs: CodecName::ALL.to_vec(),
         schema: None,
+        answers: true,
     };
     admit(&candidate, None, rules).is_ok()
 }

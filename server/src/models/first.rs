@@ -2,6 +2,7 @@
 
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::Sha256Hasher;
+use tributary_protocol::layers::InitialValues;
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::safetensors::{ModelDecoder, ModelFileError, model_file_beginning, model_metadata};
 
@@ -17,11 +18,15 @@ const DRAWN_VALUES: usize = 1 << 18;
 /// Bytes of a value in the file.
 const VALUE_BYTES: u64 = 4;
 
-/// Draws the first model of a job from its seed.
+/// Draws the first model of a job from its seed. That of an analysis is zeros, to which answers are added.
 pub(crate) async fn draw_first(bench: &Workbench, clock: &Clock, spec: &JobSpec) -> Result<NewVersion, VersionError> {
     let network = spec.file.model.spec.clone();
     let seed = spec.seed().derive("model", 0);
-    let mut values = Offload::new(network.initial_values(seed).expect("the network was checked with the job"));
+    let values = match &spec.file.analysis {
+        Some(_) => InitialValues::zeros(spec.model.total()),
+        None => network.initial_values(seed).expect("the network was checked with the job"),
+    };
+    let mut values = Offload::new(values);
     let mut file = FirstFile::begin(bench, clock, spec);
     loop {
         let bytes = values.run(|values| {

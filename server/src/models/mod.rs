@@ -12,8 +12,9 @@
 //! | `plan` | the optimiser of a round, once it has seen the whole round |
 //! | `commit` | the next version: base model plus the optimiser's step |
 //! | `statistics` | update statistics of a round |
+//! | `whole` | a model for an evaluation here, or for the answers of an analysis |
 //!
-//! No model is ever whole in memory: all of this streams chunks.
+//! All but the last stream chunks: no model is whole in memory.
 
 pub(crate) mod commit;
 pub(crate) mod companion;
@@ -27,6 +28,7 @@ pub(crate) mod plan;
 mod private;
 pub(crate) mod statistics;
 pub(crate) mod version;
+pub(crate) mod whole;
 
 use std::sync::Arc;
 

@@ -54,7 +54,8 @@ pub(super) async fn private_sum(
     let clip = round.policy().clip_norm.ok_or_else(|| missing(round, "clip"))?;
     let noise = terms.noise(round.policy().goal, round.policy().available_min);
     let grid = Grid::new(clip, noise.values);
-    let sum = Arc::new(PrivateSum::new(spec.update.total(), grid, noise.divisor));
+    let sum = PrivateSum::new(spec.update.total(), grid, noise.divisor).releasing(spec.released(round.base_version));
+    let sum = Arc::new(sum);
     add_updates(services, spec, updates, grid, &sum).await?;
     let maker = NoiseMaker::new(key.0, spec.seed(), round.number, terms.blt);
     // One value more than parameters: that of the count, in a block of its own.

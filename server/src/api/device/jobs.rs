@@ -26,8 +26,8 @@ pub(super) async fn open(State(app): State<Arc<App>>, enroller: Enroller) -> Ans
             ModelSpec::Parameters(_) => None,
         };
         let output = file.model.spec.output_shape().map_err(|error| DbError::Corrupt(error.to_string()))?;
-        let inputs = file.model.inputs.clone();
-        jobs.push(OpenJob { name: file.name.clone(), input, output, loss: file.training.loss, inputs });
+        let (inputs, analysis) = (file.model.inputs.clone(), file.analysis.clone());
+        jobs.push(OpenJob { name: file.name.clone(), input, output, loss: file.training.loss, inputs, analysis });
     }
     Ok(Json(OpenJobs { jobs }))
 }

@@ -4,9 +4,9 @@ use tributary_protocol::job_file::RoundPolicyChange;
 use tributary_protocol::operator::{
     Account, Assignment, AttributeName, AuditEntry, ChangeJob, ChangePassword, ChangeStanding, ClassStats, Client,
     ClientAssignment, ClientOrder, CreateAccount, CreateJob, CreatePopulation, CreateToken, CreatedToken, Curve, Event,
-    Job, JobDraft, JobPrivacyState, Login, ModelVersion, Node, Order, Outlook, Overview, PageQuery, Population, Round,
-    RoundDetail, RoundSort, ScalarCurve, ScheduledWork, Session, ShapeCount, SignInWays, SignedIn, StaleClient, System,
-    TestSet, TestSetState, Token,
+    Job, JobAnswers, JobDraft, JobPrivacyState, Login, ModelVersion, Node, Order, Outlook, Overview, PageQuery,
+    Population, Round, RoundDetail, RoundSort, ScalarCurve, ScheduledWork, Session, ShapeCount, SignInWays, SignedIn,
+    StaleClient, System, TestSet, TestSetState, Token,
 };
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Role, Task};
 
@@ -190,6 +190,8 @@ fn rounds() -> Vec<Call> {
             .answers::<Curve>(200, "The curve."),
         get("/jobs/{job}/outlook", "outlook", "What other deadlines would have done to the newest rounds of a job.")
             .answers::<Outlook>(200, "The deadlines."),
+        get("/jobs/{job}/answers", "answers", "What an analysis has answered, with the 95 % intervals of its noise.")
+            .answers::<JobAnswers>(200, "The answers; none for a job that trains."),
         get("/jobs/{job}/privacy", "privacy", "What a private job promises, what it has spent, and its ledger.")
             .answers::<JobPrivacyState>(200, "The privacy of the job, if it has any."),
         get("/jobs/{job}/metric-curves", "metricCurves", "The named scalars of a job over its rounds, thinned out.")

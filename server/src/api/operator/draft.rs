@@ -41,7 +41,7 @@ impl FromRequest<Arc<App>> for SentJob {
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if kind.split(';').next().map(str::trim) != Some("application/toml") {
             let Json(CreateJob { job }) = Json::from_request(request, app).await?;
-            return Ok(Self(job));
+            return job.completed().map(Self).map_err(|error| invalid(&error.into()));
         }
         let body = body(request, LARGEST, &app.guard).await?;
         let text = std::str::from_utf8(&body).map_err(|_| malformed("a job file is UTF-8"))?;

@@ -1,6 +1,7 @@
 //! The operator API: what command line and dashboard use.
 
 mod accounts;
+mod answers;
 mod audit;
 mod clients;
 pub(super) mod document;
@@ -70,6 +71,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs/{job}/metric-curves", get(rounds::scalar_curves))
         .route("/jobs/{job}/outlook", get(outlook::show))
         .route("/jobs/{job}/privacy", get(privacy::show))
+        .route("/jobs/{job}/answers", get(answers::show))
         .route("/jobs/{job}/stale-clients", get(stale::list))
         .route("/jobs/{job}/shapes", get(clients::shapes))
         .route("/jobs/{job}/rounds/{number}/assignments", get(rounds::assignments))

@@ -46,6 +46,7 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
         (Method::GET, format!("/jobs/{job}/curve")),
         (Method::GET, format!("/jobs/{job}/metric-curves")),
         (Method::GET, format!("/jobs/{job}/outlook")),
+        (Method::GET, format!("/jobs/{job}/answers")),
         (Method::GET, format!("/jobs/{job}/privacy")),
         (Method::GET, format!("/jobs/{job}/stale-clients")),
         (Method::GET, format!("/jobs/{job}/test-set")),

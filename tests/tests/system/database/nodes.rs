@@ -18,6 +18,7 @@ fn candidate(number: u8) -> Candidate {
         examples: 10,
         codecs: vec![CodecName::F32],
         schema: None,
+        answers: true,
     }
 }
 

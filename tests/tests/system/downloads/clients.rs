@@ -145,6 +145,7 @@ async fn draw_everybody(world: &World) {
                 examples: 10,
                 codecs: CodecName::ALL.to_vec(),
                 schema: None,
+                answers: false,
             };
             world.app().fleet.lobby.enter(client.population, Arc::new(candidate))
         })

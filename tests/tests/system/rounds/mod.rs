@@ -2,6 +2,7 @@
 //! unless a test calls the driver.
 
 mod adapt;
+mod analysis;
 mod attack;
 mod batched_reports;
 pub(crate) mod buffered;

@@ -128,6 +128,7 @@ pub(crate) async fn draw_everybody(world: &World) {
                 examples: client.examples,
                 codecs: CodecName::ALL.to_vec(),
                 schema: None,
+                answers: true,
             };
             world.app().fleet.lobby.enter(client.population, Arc::new(candidate))
         })
