@@ -69,6 +69,7 @@ pub struct JobFile {
     /// The network as layers, or the names and shapes of the parameters of an app's own network; and which parameters
     /// are shared, frozen and personal. An analysis has none: its answers are the model.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     pub model: JobModel,
     /// Source of model version 0. Default: `random`.
     #[serde(default)]

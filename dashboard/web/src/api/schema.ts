@@ -189,6 +189,41 @@ export type Algorithm =
       kind: "easgd";
     };
 
+/** Questions to the clients' tables (`[analysis]`). */
+export interface Analysis {
+  /**
+   * Standard deviation of the noise in each number of the answers, where a client's vector has a norm of
+   * at most 1. The coordinator fills it in for analyses with `[privacy]`.
+   */
+  noise?: number;
+  /**
+   * Rows of a client that count, at most; of more, the same ones in each round, drawn by the job.
+   * Default: 1 with `[privacy]`, which is the least noise, and all rows without.
+   */
+  per_client?: number;
+  /** The questions, at most 100. */
+  queries: Query[];
+}
+
+/** The answer to one query. */
+export interface Answer {
+  /** The column that it reads. */
+  column: string;
+  /**
+   * What this answer alone tells of a unit: its part of the job's epsilon. Absent without privacy, and
+   * with a `test_key`.
+   */
+  epsilon?: number;
+  /** Its numbers. */
+  estimates: Estimate[];
+  /** Kind of the query: `count`, `histogram`, `mean`, `quantiles`, `heavy_hitters` or `rate`. */
+  kind: string;
+  /** Name of the query. */
+  name: Name;
+  /** Standard deviation of the noise of a count, in rows; 0 without privacy. */
+  noise: number;
+}
+
 /** An assignment: the work of one client in one round. */
 export type Assignment = Traffic & {
   /** Accuracy that an evaluator reported, 0 to 1. */
@@ -443,6 +478,8 @@ export type CheckInReply = CheckInResponse & {
 
 /** Check-in: a client is available for work. */
 export interface CheckInRequest {
+  /** Whether the client answers analyses. Default: false, and it gets none. */
+  answers?: boolean;
   /** Current attributes. They replace those of earlier check-ins. */
   attributes?: Attributes;
   /**
@@ -1096,6 +1133,18 @@ export interface EpsilonPair {
   models: number;
 }
 
+/** One number of an answer. */
+export interface Estimate {
+  /** Upper end of the 95 % interval of the noise. */
+  high?: number;
+  /** What it is: a bin, a category, a share, a word, a group; `mean` and `deviation` of a column. */
+  label: string;
+  /** Lower end of the 95 % interval of the noise. */
+  low?: number;
+  /** The number; absent where too few rows answered for the noise. */
+  value?: number;
+}
+
 /** Who evaluates the global model. */
 export type EvaluationPlace = "clients" | "coordinator";
 
@@ -1281,6 +1330,21 @@ export type Job = JobHead & {
   progress?: Progress;
 };
 
+/** The answers of an analysis so far. */
+export interface JobAnswers {
+  /** The answers, in the order of the queries. A query has none before the first round. */
+  answers: Answer[];
+  /**
+   * Clients whose answers count in the first round. Of an analysis with privacy it is the number that
+   * took part, which noise does not hide.
+   */
+  clients: number;
+  /** Rounds that were committed. */
+  rounds: number;
+  /** Rounds that the queries take; 0 for a job that asks none. */
+  rounds_needed: number;
+}
+
 /** A job file that was checked without creating the job. */
 export interface JobDraft {
   /** The job with all defaults filled in. */
@@ -1301,6 +1365,8 @@ export interface JobDraft {
 export interface JobFile {
   /** How updates become the next model version. */
   aggregation?: Aggregation;
+  /** Questions to the clients' tables, in the place of a model that they train. Default: none. */
+  analysis?: Analysis;
   /** Encoding of downloads. */
   download?: Download;
   /** Which clients may train. */
@@ -1311,7 +1377,7 @@ export interface JobFile {
   initial_model?: InitialModel;
   /**
    * The network as layers, or the names and shapes of the parameters of an app's own network; and which
-   * parameters are shared, frozen and personal.
+   * parameters are shared, frozen and personal. An analysis has none: its answers are the model.
    */
   model: JobModel;
   /** Name of the job, unique in its population. */
@@ -1330,8 +1396,8 @@ export interface JobFile {
   seed?: Seed;
   /** When the job is complete. Default: never. */
   stop?: StopPolicy;
-  /** Local training on a client. */
-  training: Training;
+  /** Local training on a client. An analysis has none. */
+  training?: Training;
   /** Encoding and limits of updates. */
   update?: UpdatePolicy;
 }
@@ -1886,6 +1952,8 @@ export type NormMax = number | AdaptiveNorm;
 
 /** What a running job requires of examples. */
 export interface OpenJob {
+  /** What an analysis asks. Absent for jobs that train. */
+  analysis?: Analysis;
   /** Shape of one input. Absent for an app's own network. */
   input?: number[];
   /** The columns of a table, as far as the job names them, and what it predicts. */
@@ -2052,6 +2120,11 @@ export type PinnedSecret = string;
  * weight.
  */
 export interface Plan {
+  /**
+   * What the client's table is asked: its answer is the update, and nothing is trained. Absent in
+   * trainings.
+   */
+  analysis?: Analysis;
   /**
    * How often the client takes the newest model and sends an update. Absent where each update is one
    * training from the newest model.
@@ -2228,6 +2301,97 @@ export interface Qsgd {
    */
   levels?: number;
 }
+
+/** One question to the clients' tables. Rows without a usable value in its column do not count. */
+export type Query =
+  | {
+      /** Column that is read. */
+      column: string;
+      kind: "count";
+      /** Name of the answer. */
+      name: Name;
+      /** Part of the privacy budget, in relation to the other queries. Default: 1. */
+      share?: number;
+      /** The values that count. */
+      values: string[];
+    }
+  | {
+      /** Categories. Rows with another value do not count. */
+      categories?: string[];
+      /** Column that is read. */
+      column: string;
+      /**
+       * Bounds of the bins, ascending: each bin begins with its lower one, and the last has its upper one
+       * too. Rows outside do not count. Exactly one of `edges` and `categories` is required.
+       */
+      edges?: number[];
+      kind: "histogram";
+      /** Name of the answer. */
+      name: Name;
+      /** Part of the privacy budget, in relation to the other queries. Default: 1. */
+      share?: number;
+    }
+  | {
+      /** Column that is read. */
+      column: string;
+      kind: "mean";
+      /** Name of the answer. */
+      name: Name;
+      /** The least and the largest number: others count as the nearer of both. */
+      range: number[];
+      /** Part of the privacy budget, in relation to the other queries. Default: 1. */
+      share?: number;
+    }
+  | {
+      /** Shares, each above 0 and below 1. */
+      at: number[];
+      /** Column that is read. */
+      column: string;
+      kind: "quantiles";
+      /** The range is divided in two so many times, 1 to 16. Default: 12, which is 4,096 parts. */
+      levels?: number;
+      /** Name of the answer. */
+      name: Name;
+      /** The least and the largest number: others count as the nearer of both. */
+      range: number[];
+      /** Part of the privacy budget, in relation to the other queries. Default: 1. */
+      share?: number;
+    }
+  | {
+      /**
+       * Letters that words may have. Words are read in lower case, and those with another letter do not
+       * count. Default: a to z, 0 to 9, space, hyphen, dot and apostrophe.
+       */
+      alphabet?: string;
+      /** Beginnings of words that go on to the next round, at most, 1 to 1,000. Default: 64. */
+      beginnings_max?: number;
+      /** Column that is read. */
+      column: string;
+      kind: "heavy_hitters";
+      /** Letters of a word that are read, 1 to 64: longer words count as their beginning. Default: 12. */
+      length_max?: number;
+      /** Name of the answer. */
+      name: Name;
+      /** Part of the privacy budget, in relation to the other queries. Default: 1. */
+      share?: number;
+      /** Words of the answer, at most. Default: 20. */
+      top?: number;
+    }
+  | {
+      /** Column that names the group of a row. */
+      by: string;
+      /** Column that is read. */
+      column: string;
+      /** The groups. Rows of others do not count. */
+      groups: string[];
+      kind: "rate";
+      /** Name of the answer. */
+      name: Name;
+      /** Part of the privacy budget, in relation to the other queries. Default: 1. */
+      share?: number;
+      /** The values that count. */
+      values: string[];
+    };
 
 /** Settings of `random_k`. */
 export interface RandomK {

@@ -7,6 +7,7 @@ import type * as schema from "./schema";
 
 export type {
   AbandonReason,
+  Answer,
   Assignment,
   AssignmentState,
   AttributeName,
@@ -21,8 +22,10 @@ export type {
   Curve,
   CurveMark,
   CurvePoint,
+  Estimate,
   Event as FeedEvent,
   Health,
+  JobAnswers,
   JobDraft,
   JobOverview,
   JobPrivacy,

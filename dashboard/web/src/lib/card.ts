@@ -12,7 +12,7 @@ const ALIGNMENT = 8;
 /** The card of a version. */
 export function cardOf(job: Job, { version, sha256 }: ModelVersion) {
   const { name, training, model } = job.file;
-  return { job: name, version, sha256, plan_sha256: job.plan_hash, loss: training.loss ?? "cross_entropy", model };
+  return { job: name, version, sha256, plan_sha256: job.plan_hash, loss: training?.loss ?? "cross_entropy", model };
 }
 
 /** A plain safetensors file with a card in its metadata. Its values are not copied. */

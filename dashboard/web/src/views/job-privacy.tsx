@@ -52,11 +52,13 @@ function Spent({ job, privacy }: { job: Job; privacy: JobPrivacy }) {
             value={noise.toFixed(2)}
             detail={` clips, ${terms.mechanism ?? "blt"}`}
           />
-          <Stat
-            label="noise in the last model"
-            title="The noise that the last model has, as a share of the longest way that it can have gone."
-            value={percent(privacy.noise_ratio, 0)}
-          />
+          {!job.file.analysis && (
+            <Stat
+              label="noise in the last model"
+              title="The noise that the last model has, as a share of the longest way that it can have gone."
+              value={percent(privacy.noise_ratio, 0)}
+            />
+          )}
         </Stats>
       ) : (
         <p class="problem">This job has a test key, with which everybody can repeat its noise: it promises nothing.</p>
@@ -66,6 +68,7 @@ function Spent({ job, privacy }: { job: Job; privacy: JobPrivacy }) {
         {plural(terms.separation ?? 1, "version")} apart at least, which {count(privacy.units_needed)} of them make
         possible. {privacy.is_spent && "The budget allows no further round."}
         {privacy.noise_ratio > NOISE_MUCH &&
+          !job.file.analysis &&
           " The model is mostly noise: more updates a round, a smaller model or a larger epsilon help."}
       </p>
       {ledger.length > 0 && <Ledger job={job} ledger={ledger} />}

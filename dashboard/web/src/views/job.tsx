@@ -10,6 +10,7 @@ import { HealthLines, isUndriven } from "../ui/health";
 import { rememberJob } from "../ui/names";
 import { Empty, Panel, Pending } from "../ui/parts";
 import { useSteadyHeight } from "../ui/steady";
+import { AnswersPanel } from "./job-answers";
 import { JobCurves } from "./job-curves";
 import { JobFileView } from "./job-file";
 import { JobHead } from "./job-head";
@@ -104,9 +105,9 @@ function Progress({ job }: { job: Job }) {
   return (
     <>
       {job.state !== "stopped" && job.state !== "completed" && <OpenRounds job={job} />}
-      <JobCurves job={job} />
+      {job.file.analysis ? <AnswersPanel job={job} /> : <JobCurves job={job} />}
       {job.file.privacy && <PrivacyPanel job={job} />}
-      <JobMetrics job={job} />
+      {!job.file.analysis && <JobMetrics job={job} />}
       <JobRounds job={job} brief />
     </>
   );
