@@ -55,8 +55,8 @@ impl From<Blt> for NoiseBuffers {
 }
 
 impl Blt {
-    /// The buffers with the least noise in the last version (Nelder and Mead 1965). A job keeps what is found when it is
-    /// created: a search on another machine may end a little elsewhere.
+    /// The buffers with the least noise in the last version (Nelder and Mead 1965). A job keeps those that are found
+    /// when it is created: a search on another machine may end a little elsewhere.
     pub fn fit(participation: Participation) -> Self {
         let noise = |point: [f64; 4]| {
             let blt = Self::from_point(point);
