@@ -19,6 +19,7 @@ pub(super) const CANARIES: usize = 40;
 const RATE: f64 = 0.2;
 const ROUNDS: u32 = 150;
 const STEPS: u32 = 10;
+const LEARNING_RATE: f64 = 0.5;
 const CLIP: f64 = 0.5;
 pub(super) const DELTA: f64 = 1e-3;
 
@@ -75,7 +76,15 @@ pub(super) fn play(
     let drawn = canaries.iter().zip(&taking_part).filter(|(_, takes_part)| **takes_part);
     clients.extend(drawn.map(|(canary, _)| canary.clone()));
     let available = CLIENTS + CANARIES as u32 / 2;
-    let course = Course { rate: RATE, available, rounds: ROUNDS, steps: STEPS, server_rate: 1.0, protection };
+    let course = Course {
+        rate: RATE,
+        available,
+        rounds: ROUNDS,
+        steps: STEPS,
+        learning_rate: LEARNING_RATE,
+        server_rate: 1.0,
+        protection,
+    };
     let learned = course.learn(clients, seed)?;
     let losses = canaries.into_iter().map(|canary| Ok(evaluate(&learned.model, canary)?.loss));
     let losses: Vec<f64> = losses.collect::<Result<_, BenchError>>()?;

@@ -14,8 +14,6 @@ pub(super) const PIXELS: usize = 64;
 const CLASSES: usize = 10;
 /// Units between the pixels and the classes.
 const UNITS: usize = 40;
-/// Of the clients' SGD.
-const LEARNING_RATE: f64 = 0.5;
 
 /// All digits, from which parts are taken one after the other.
 pub(super) struct Digits {
@@ -77,8 +75,8 @@ pub(super) fn network() -> ModelSpec {
 }
 
 /// So many steps of SGD, each on all examples of a client.
-pub(super) fn training(steps: u32) -> Result<Training, BenchError> {
-    let optimizer = serde_json::json!({ "kind": "sgd", "learning_rate": LEARNING_RATE });
+pub(super) fn training(steps: u32, learning_rate: f64) -> Result<Training, BenchError> {
+    let optimizer = serde_json::json!({ "kind": "sgd", "learning_rate": learning_rate });
     serde_json::from_value(serde_json::json!({ "steps": steps, "optimizer": optimizer })).map_err(failed)
 }
 

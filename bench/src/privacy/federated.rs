@@ -21,8 +21,9 @@ pub(super) struct Course {
     /// Clients whose expected number in a round divides its sum, whatever number has come.
     pub(super) available: u32,
     pub(super) rounds: u32,
-    /// Local steps of a drawn client.
+    /// Local steps of a drawn client, and their learning rate.
     pub(super) steps: u32,
+    pub(super) learning_rate: f64,
     /// By which a mean update is multiplied.
     pub(super) server_rate: f64,
     pub(super) protection: Protection,
@@ -37,7 +38,7 @@ pub(super) struct Learned {
 
 impl Course {
     pub(super) fn learn(&self, clients: Vec<MemoryExamples>, seed: Seed) -> Result<Learned, BenchError> {
-        let training = training(self.steps)?;
+        let training = training(self.steps, self.learning_rate)?;
         let mut clients: Vec<(LayerTrainer, u32)> = clients.into_iter().map(|client| (trainer(client), 0)).collect();
         let mut model = first_model(seed)?;
         let divisor = self.rate * f64::from(self.available);

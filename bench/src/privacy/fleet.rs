@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use tributary::data::partition::Partition;
+use tributary::demo::args::Network;
 use tributary::demo::data::DemoData;
 use tributary::error::CliError;
 use tributary::output::Output;
@@ -55,6 +56,9 @@ pub(super) struct FleetArgs {
     /// learned.
     #[arg(long, value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
+    /// The network: noise is added to each of its parameters, so that fewer of them keep more of what is learned.
+    #[arg(long, value_enum, default_value_t = Network::Mlp)]
+    model: Network,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -189,7 +193,7 @@ fn privacy(args: &FleetArgs, noise: Noise, epsilon: f64) -> Result<Privacy, Benc
 
 /// The fleet: each client has examples of all labels.
 fn split(args: &FleetArgs, seed: Seed) -> Split {
-    Split { clients: args.clients, partition: Partition::Iid, seed: seed.0 }
+    Split { clients: args.clients, partition: Partition::Iid, network: args.model, seed: seed.0 }
 }
 
 #[cfg(test)]
@@ -209,6 +213,7 @@ mod tests {
             updates: 20,
             rounds: 12,
             data_dir: None,
+            model: Network::Mlp,
         }
     }
 

@@ -20,6 +20,7 @@ const CLIENTS_PER_SUM: usize = 20;
 /// The norm to which an update is clipped before noise is added to it; most are longer.
 const CLIP: f64 = 0.5;
 const LOCAL_NOISE: f64 = 0.1;
+const LEARNING_RATE: f64 = 0.5;
 
 /// What an attacker sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ fn best_match(
     protection: Protection,
     seed: Seed,
 ) -> Result<f64, BenchError> {
-    let training = training(1)?;
+    let training = training(1, LEARNING_RATE)?;
     let updates = clients.iter().map(|client| update(&mut trainer(client.clone()), model, &training, seed));
     let updates = updates.collect::<Result<Vec<_>, _>>()?;
     let seen = protection.mean(&updates, model.values().len(), 1.0, noise(seed, 1))?;

@@ -12,6 +12,7 @@ const CLIENTS: u32 = 1_300;
 const RATE: f64 = 0.05;
 const ROUNDS: u32 = 300;
 const CLIP: f64 = 0.3;
+const LEARNING_RATE: f64 = 0.2;
 const SERVER_RATE: f64 = 2.0;
 const DELTA: f64 = 1e-4;
 
@@ -22,12 +23,8 @@ const fn noise(noise_multiplier: f64) -> Protection {
 }
 
 pub(super) fn measure(protection: Protection, seed: Seed) -> Result<Vec<Row>, BenchError> {
-    let mut digits = Digits::shuffled(seed)?;
-    let clients = digits.clients(CLIENTS as usize, 1)?;
-    let course =
-        Course { rate: RATE, available: CLIENTS, rounds: ROUNDS, steps: 1, server_rate: SERVER_RATE, protection };
-    let learned = course.learn(clients, seed)?;
-    let spent = protection.spent((RATE, ROUNDS), learned.participations, DELTA)?;
+    let (accuracy, participations) = learn(protection, seed)?;
+    let spent = protection.spent((RATE, ROUNDS), participations, DELTA)?;
     Ok(vec![Row {
         attack: "utility",
         mechanism: protection.as_str(),
@@ -37,11 +34,28 @@ pub(super) fn measure(protection: Protection, seed: Seed) -> Result<Vec<Row>, Be
         epsilon: spent.map(|spent| spent.models),
         epsilon_known_cohort: spent.map(|spent| spent.cohorts),
         delta: spent.map(|_| DELTA),
-        accuracy: evaluate(&learned.model, digits.held_out()?)?.accuracy,
+        accuracy,
         rounds: Some(ROUNDS),
         seed: seed.0,
         ..Row::default()
     }])
+}
+
+/// The accuracy of what is learned, and the rounds of the client with the most.
+fn learn(protection: Protection, seed: Seed) -> Result<(Option<f64>, u32), BenchError> {
+    let mut digits = Digits::shuffled(seed)?;
+    let clients = digits.clients(CLIENTS as usize, 1)?;
+    let course = Course {
+        rate: RATE,
+        available: CLIENTS,
+        rounds: ROUNDS,
+        steps: 1,
+        learning_rate: LEARNING_RATE,
+        server_rate: SERVER_RATE,
+        protection,
+    };
+    let learned = course.learn(clients, seed)?;
+    Ok((evaluate(&learned.model, digits.held_out()?)?.accuracy, learned.participations))
 }
 
 #[cfg(test)]
@@ -53,7 +67,7 @@ mod tests {
 
     /// The mean accuracy beside that of an independent program.
     fn is_near(protection: Protection, wanted: f64) {
-        let accuracies = SEEDS.map(|seed| measure(protection, Seed(seed)).unwrap()[0].accuracy.unwrap());
+        let accuracies = SEEDS.map(|seed| learn(protection, Seed(seed)).unwrap().0.unwrap());
         let mean = accuracies.iter().sum::<f64>() / SEEDS.len() as f64;
         assert!((mean - wanted).abs() < 0.02, "{accuracies:?}, not {wanted}");
     }
