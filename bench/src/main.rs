@@ -66,7 +66,7 @@ enum BenchCommand {
     Attack(attack::AttackArgs),
     /// Simulated time to an accuracy with clients of different speeds: synchronous, buffered and asynchronous rounds.
     Tempo(tempo::TempoArgs),
-    /// The accuracy of private jobs beside that of the same job without noise, in simulated time.
+    /// What privacy costs and prevents: accuracy of private jobs, attacks on what training leaks, and audits.
     Privacy(privacy::PrivacyArgs),
     /// Every figure with a target, beside it: the benchmarks above but for learning, each in a separate process.
     All(all::AllArgs),

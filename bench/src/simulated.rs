@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tributary::data::labels;
 use tributary::data::partition::Partition;
-use tributary::demo::args::{Dataset, DemoArgs};
+use tributary::demo::args::{Dataset, DemoArgs, Network};
 use tributary::demo::data::{DemoData, of_clients};
 use tributary::demo::{job_file, load_data};
 use tributary::error::CliError;
@@ -21,6 +21,7 @@ use crate::error::BenchError;
 pub(crate) struct Split {
     pub(crate) clients: u32,
     pub(crate) partition: Partition,
+    pub(crate) network: Network,
     pub(crate) seed: u64,
 }
 
@@ -31,6 +32,7 @@ impl Split {
         let demo = DemoArgs {
             dataset: if data_dir.is_some() { Dataset::Mnist } else { Dataset::Digits },
             data_dir: data_dir.map(Path::to_path_buf).unwrap_or_default(),
+            model: self.network,
             seed: self.seed,
             partition: Some(self.partition),
             clients: Some(self.clients),

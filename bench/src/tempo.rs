@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use tributary::data::partition::Partition;
+use tributary::demo::args::Network;
 use tributary::demo::data::DemoData;
 use tributary::error::CliError;
 use tributary::format::{bytes, or_dash, percent};
@@ -158,7 +159,8 @@ fn changed(args: &TempoArgs, mode: Tempo, mut file: JobFile) -> JobFile {
 
 /// The fleet: each client has shards of two labels.
 fn split(args: &TempoArgs) -> Split {
-    Split { clients: args.clients, partition: Partition::Shards(SHARDS), seed: args.seed }
+    let partition = Partition::Shards(SHARDS);
+    Split { clients: args.clients, partition, network: Network::Mlp, seed: args.seed }
 }
 
 fn policy(args: &TempoArgs, mode: Tempo) -> RoundPolicy {

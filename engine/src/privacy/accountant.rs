@@ -164,6 +164,16 @@ mod tests {
         assert_eq!(spent(&[], 1e-6).unwrap().epsilon, 0.0);
     }
 
+    /// Who knows the cohorts of a sampled job may see many releases with little noise.
+    #[test]
+    fn many_releases_with_little_noise_are_what_they_are_exactly() {
+        for times in [9, 45, 150] {
+            let told = spent(&[Charge::Gaussian { noise_multiplier: 1.0, times }], 1e-6).unwrap().epsilon;
+            let exact = crate::privacy::gaussian::epsilon(f64::from(times).sqrt(), 1e-6);
+            assert!((told / exact - 1.0).abs() < 1e-3, "{told} is not {exact}");
+        }
+    }
+
     #[test]
     fn epsilon_grows_with_rounds_rate_less_noise_and_less_delta() {
         let of = |noise_multiplier, rate, times, delta| {

@@ -224,8 +224,9 @@ fn sampled(atoms: &mut Atoms, rate: f64, noise: f64, direction: Direction) -> f6
     let density = |at: f64| (-0.5 * at * at / (noise * noise)).exp() / (noise * (2.0 * std::f64::consts::PI).sqrt());
     let ratio = |at: f64| {
         let exponent = (2.0 * at - 1.0) / (2.0 * noise * noise);
-        // ln(1 - q + q e^x), without a loss of digits for small rates.
-        if exponent > 30.0 { exponent + rate.ln() } else { (rate * exponent.exp_m1()).ln_1p() }
+        // ln(1 - q + q e^x), without a loss of digits for small rates. Who is always drawn loses x itself, however
+        // small; through the power it would be without a bound, and no piece of outcomes narrow enough.
+        if rate >= 1.0 || exponent > 30.0 { exponent + rate.ln() } else { (rate * exponent.exp_m1()).ln_1p() }
     };
     let (low, high) = (-TAIL * noise, 1.0 + TAIL * noise);
     let (loss, mass): (&dyn Fn(f64) -> f64, &dyn Fn(f64) -> f64) = match direction {
