@@ -115,8 +115,8 @@ mod tests {
         near(tree.quantile(0.25, 0.0)[1], 0.25);
     }
 
-    /// Goal: the fit is that of least squares. Method: the normal equations of two levels by hand. With y the counts and
-    /// h the parts, h_i minimises the sum of (y_l - h_1 - h_2)^2 + (y_1 - h_1)^2 + ..
+    /// Goal: the fit is that of least squares. Method: the normal equations of two levels by hand: with y the counts
+    /// and h the parts, h_i minimises the sum of (y_l - h_1 - h_2)^2 + (y_1 - h_1)^2 + ..
     #[test]
     fn the_fit_is_that_of_least_squares() {
         let counts = [10.0, 4.0, 6.0, 1.0, 3.0, 3.0];

@@ -6,7 +6,7 @@ use crate::seed::Seed;
 
 impl Analysis {
     /// What a client's rows come to in a round (from 1): numbers to add to the answers, as many as these have. The
-    /// cells of a row are in the order of [`Self::columns`]; `answers` are those of the rounds before, and `seed` is the
+    /// cells of a row are in the order of [`Self::columns`]; `answers` are those of the rounds before. `seed` is the
     /// same in all rounds, so that a client with more rows than count answers with the same ones.
     pub fn part(&self, rows: &[Vec<Cell>], round: u32, answers: &[f32], seed: Seed) -> Vec<f32> {
         let columns = self.columns();

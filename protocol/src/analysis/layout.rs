@@ -59,8 +59,8 @@ impl Analysis {
     }
 
     /// By what the numbers of this query are multiplied in a round that answers it. With noise, the vector of a client
-    /// then has a norm of at most 1, of which each query has its share: its noise is a release of `rho_i = rho share_i /
-    /// sum of shares`, with a standard deviation of `noise / factor` in numbers of rows.
+    /// then has a norm of at most 1, of which each query has its share: a release of `rho_i = rho share_i / sum of
+    /// shares`, whose noise has a standard deviation of `noise / factor` in numbers of rows.
     pub fn factor(&self, query: usize, round: u32) -> f64 {
         if self.noise.is_none() {
             return 1.0;
