@@ -7,6 +7,7 @@ use serde::Serialize;
 use tributary_engine::job::JobSpec;
 use tributary_engine::privacy::{BudgetError, resolve, spent_by};
 use tributary_engine::story::{PlanPoint, course, explained};
+use tributary_protocol::analysis::{Analysis, Query};
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::{EpsilonPair, JobPrivacy, check_ledger};
@@ -105,28 +106,40 @@ fn plan_text(spec: &JobSpec, privacy: &JobPrivacy, course: &[PlanPoint], output:
     let unit = spec.file.unit_attribute().unwrap_or("client");
     let mut text = format!(
         "noise: {noise:.4} clips ({}), added to the sum of {} updates\nclip: {}\n\
-         each {unit} contributes at most {} updates, {} versions apart at least: {} of them are needed\n\
-         noise in the last model: {:.2} of the longest way that it can have gone\n\n",
+         each {unit} contributes at most {} updates, {} versions apart at least: {} of them are needed\n",
         terms.mechanism.as_str(),
         spec.file.round.updates_goal,
         terms.clip.start(),
         terms.participations_max,
         terms.separation.unwrap_or(1),
         count(*units_needed),
-        noise_ratio,
     );
+    match &spec.file.analysis {
+        Some(analysis) => text.push_str(&counts(analysis)),
+        None => text
+            .push_str(&format!("noise in the last model: {noise_ratio:.2} of the longest way that it can have gone\n")),
+    }
+    text.push('\n');
     let rows = course.iter().map(|PlanPoint { rounds, epsilon }| {
         vec![rounds.to_string(), format!("{:.3}", epsilon.models), format!("{:.3}", epsilon.cohorts)]
     });
     let columns = ["rounds", "epsilon", "epsilon, cohorts known"];
     text.push_str(output::table(&columns, rows, output.width).trim_end());
-    if *noise_ratio > RATIO_MAX {
+    if *noise_ratio > RATIO_MAX && spec.file.analysis.is_none() {
         text.push_str(
             "\n\nnote: the model would be mostly noise: take more updates into a round, train a smaller model, or allow \
              a larger epsilon",
         );
     }
     text
+}
+
+/// The noise of a count of each query.
+fn counts(analysis: &Analysis) -> String {
+    let line = |(index, query): (usize, &Query)| {
+        format!("noise of a count of {}: {:.1} rows\n", query.name(), analysis.deviation(index, 1))
+    };
+    analysis.queries.iter().enumerate().map(line).collect()
 }
 
 /// Checks the chain, and what the coordinator says was spent.
