@@ -187,7 +187,7 @@ mod tests {
     fn answers_are_a_table_with_their_intervals() {
         let text = text(&answered(), &output(false).0);
         for wanted in [
-            "2,000 clients answered; 1 of 1 rounds",
+            "2.0 k clients answered; 1 of 1 rounds",
             "41.25",
             "40.25 to 42.25",
             "312",
