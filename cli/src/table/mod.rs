@@ -85,11 +85,12 @@ pub(crate) fn read_cells(
     columns: &[&str],
     names: &BTreeMap<String, String>,
 ) -> Result<Vec<Vec<Cell>>, CliError> {
-    let mut cells = Cells::new(columns, names);
+    let cells = Cells::new(columns, names);
     let read = match is_parquet || path.extension().is_some_and(|extension| extension == "parquet") {
         #[cfg(feature = "formats")]
         true => {
             let file = File::open(path).map_err(CliError::file("read", path))?;
+            let mut cells = cells;
             parquet::read_rows(file, |record| cells.push(record)).map(|()| cells)
         }
         _ => read_lines(unpacked(path)?, (delimiter, Some(true)), |_| cells, Cells::push),
