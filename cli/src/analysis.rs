@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::{Answer, Estimate, Job, JobAnswers};
 
 use crate::api::Api;
@@ -49,12 +50,7 @@ pub(crate) async fn run(command: AnalysisCommand, api: &Api, output: &Output) ->
     }
 }
 
-async fn start(
-    file: tributary_protocol::job_file::JobFile,
-    is_watched: bool,
-    api: &Api,
-    output: &Output,
-) -> Result<(), CliError> {
+async fn start(file: JobFile, is_watched: bool, api: &Api, output: &Output) -> Result<(), CliError> {
     if file.analysis.is_none() {
         return Err(CliError::BadSetting(
             "the file has no [analysis]; `tributary job create` makes jobs that train".into(),
@@ -143,7 +139,8 @@ fn inputs_json(answers: &JobAnswers) -> Result<serde_json::Value, CliError> {
 
 fn inputs_text(answers: &JobAnswers) -> String {
     let columns = moments(answers).into_iter().map(|(name, mean, deviation)| {
-        format!("  {{ name = {name:?}, mean = {mean:?}, deviation = {deviation:?} }},\n")
+        let name = toml::Value::from(name);
+        format!("  {{ name = {name}, mean = {mean:?}, deviation = {deviation:?} }},\n")
     });
     format!("[model.inputs]\ncolumns = [\n{}]", columns.collect::<String>())
 }

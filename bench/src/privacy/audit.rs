@@ -1,6 +1,7 @@
 //! The least epsilon that fits how many canaries were found, from one training (Steinke, Nasr and Jagielski 2023,
 //! <https://arxiv.org/abs/2305.08846>).
 
+use tributary_engine::privacy::gaussian::bisect;
 use tributary_protocol::seed::Seed;
 
 use super::canaries::{CANARIES, DELTA, Found, noise, play, row};
@@ -15,8 +16,6 @@ const GUESSES: usize = 20;
 const DOUBT: f64 = 0.05;
 /// Bounds are sought below.
 const EPSILON_MAX: f64 = 30.0;
-/// Steps of a bisection.
-const BISECTIONS: u32 = 60;
 
 pub(super) const CASES: &[Protection] = &[Protection::None, noise(1.0), noise(4.0)];
 
@@ -25,8 +24,8 @@ pub(super) fn measure(protection: Protection, seed: Seed) -> Result<Vec<Row>, Be
     let mut coins = seed.derive("canaries", 0).stream();
     let found = play(protection, |_| coins.below(2) == 0, seed)?;
     let epsilon = epsilon_at_least(CANARIES, GUESSES, right_guesses(&found), DELTA);
-    let row = row(protection, &found, seed);
-    Ok(vec![Row { attack: "audit", delta: Some(DELTA), epsilon_at_least: Some(epsilon), ..row }])
+    let row = row("audit", protection, &found, seed);
+    Ok(vec![Row { delta: Some(DELTA), epsilon_at_least: Some(epsilon), ..row }])
 }
 
 /// How many guesses are right.
@@ -40,15 +39,8 @@ fn right_guesses(found: &Found) -> usize {
 
 /// The least epsilon of a mechanism of which so many guesses about canaries, `right` of them true, are no surprise.
 fn epsilon_at_least(canaries: usize, guesses: usize, right: usize, delta: f64) -> f64 {
-    let (mut low, mut high) = (0.0, EPSILON_MAX);
-    if chance(canaries, guesses, right, 0.0, delta) >= DOUBT {
-        return 0.0;
-    }
-    for _ in 0..BISECTIONS {
-        let middle = f64::midpoint(low, high);
-        if chance(canaries, guesses, right, middle, delta) < DOUBT { low = middle } else { high = middle }
-    }
-    low
+    let is_no_surprise = |epsilon: f64| chance(canaries, guesses, right, epsilon, delta) >= DOUBT;
+    if is_no_surprise(0.0) { 0.0 } else { bisect(0.0, EPSILON_MAX, is_no_surprise) }
 }
 
 /// At most the chance of as many right guesses with this epsilon and delta (theorem 5.2; appendix D).

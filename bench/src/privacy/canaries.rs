@@ -40,25 +40,13 @@ pub(super) struct Found {
 
 pub(super) fn measure(protection: Protection, seed: Seed) -> Result<Vec<Row>, BenchError> {
     let found = play(protection, |canary| canary % 2 == 0, seed)?;
-    Ok(vec![Row { attack: "canaries", ..row(protection, &found, seed) }])
+    Ok(vec![row("canaries", protection, &found, seed)])
 }
 
 /// What attacks on canaries have in common.
-pub(super) fn row(protection: Protection, found: &Found, seed: Seed) -> Row {
-    Row {
-        mechanism: protection.as_str(),
-        sampling: found.spent.map(|_| "poisson"),
-        clip: protection.clip(),
-        noise_multiplier: protection.noise_multiplier(),
-        epsilon: found.spent.map(|spent| spent.models),
-        epsilon_known_cohort: found.spent.map(|spent| spent.cohorts),
-        delta: found.spent.map(|_| DELTA),
-        auc: Some(auc(&found.canaries)),
-        accuracy: found.accuracy,
-        rounds: Some(ROUNDS),
-        seed: seed.0,
-        ..Row::default()
-    }
+pub(super) fn row(attack: &'static str, protection: Protection, found: &Found, seed: Seed) -> Row {
+    let row = Row::of(attack, protection, seed).promising(found.spent, DELTA);
+    Row { auc: Some(auc(&found.canaries)), accuracy: found.accuracy, rounds: Some(ROUNDS), ..row }
 }
 
 /// Trains with the canaries that take part. Sums are divided by the same number whichever do.

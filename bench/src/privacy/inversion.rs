@@ -50,15 +50,11 @@ pub(super) fn measure(seen: Seen, seed: Seed) -> Result<Vec<Row>, BenchError> {
     }
     let total: f64 = correlations.iter().sum();
     Ok(vec![Row {
-        attack: "inversion",
         mechanism,
-        clip: protection.clip(),
-        noise_multiplier: protection.noise_multiplier(),
         correlation: Some(total / cohorts as f64),
         correlation_min: correlations.iter().copied().reduce(f64::min),
         correlation_max: correlations.iter().copied().reduce(f64::max),
-        seed: seed.0,
-        ..Row::default()
+        ..Row::of("inversion", protection, seed)
     }])
 }
 

@@ -24,8 +24,6 @@ const EPSILONS: [f64; 4] = [0.0, 0.5, 1.0, 2.0];
 const QUARTERS: u32 = 16;
 /// Chance that one of all bounds does not hold.
 const DOUBT: f64 = 1e-3;
-/// Steps of a bisection.
-const BISECTIONS: u32 = 60;
 
 /// What is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,12 +113,7 @@ fn release(update: &[f32], noise: i64) -> Result<f64, BenchError> {
 fn least_chance(seen: usize, all: usize, doubt: f64) -> f64 {
     let share = seen as f64 / all as f64;
     let most = -doubt.ln() / all as f64;
-    let (mut low, mut high) = (0.0, share);
-    for _ in 0..BISECTIONS {
-        let middle = f64::midpoint(low, high);
-        if divergence(share, middle) > most { low = middle } else { high = middle }
-    }
-    low
+    gaussian::bisect(0.0, share, |chance| divergence(share, chance) <= most)
 }
 
 /// The Kullback-Leibler divergence of two coins.

@@ -2,6 +2,10 @@
 
 use serde::Serialize;
 use tributary::format::percent;
+use tributary_protocol::operator::EpsilonPair;
+use tributary_protocol::seed::Seed;
+
+use super::protection::Protection;
 
 /// What was measured. Programs rely on the names of its members; what does not apply is null.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -41,6 +45,29 @@ pub(super) struct Row {
 }
 
 impl Row {
+    /// Of updates with this protection.
+    pub(super) fn of(attack: &'static str, protection: Protection, seed: Seed) -> Self {
+        Self {
+            attack,
+            mechanism: protection.as_str(),
+            clip: protection.clip(),
+            noise_multiplier: protection.noise_multiplier(),
+            seed: seed.0,
+            ..Self::default()
+        }
+    }
+
+    /// The same of a training whose coins count in what it promises, if it promises anything.
+    pub(super) fn promising(self, spent: Option<EpsilonPair>, delta: f64) -> Self {
+        Self {
+            sampling: spent.map(|_| "poisson"),
+            epsilon: spent.map(|spent| spent.models),
+            epsilon_known_cohort: spent.map(|spent| spent.cohorts),
+            delta: spent.map(|_| delta),
+            ..self
+        }
+    }
+
     pub(super) fn text(&self) -> String {
         let number = |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value:.3}"));
         let members = [

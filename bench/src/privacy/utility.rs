@@ -27,20 +27,8 @@ const fn noise(noise_multiplier: f64) -> Protection {
 pub(super) fn measure(protection: Protection, seed: Seed) -> Result<Vec<Row>, BenchError> {
     let (accuracy, participations) = learn(protection, seed)?;
     let spent = protection.spent((RATE, ROUNDS), participations, DELTA)?;
-    Ok(vec![Row {
-        attack: "utility",
-        mechanism: protection.as_str(),
-        sampling: spent.map(|_| "poisson"),
-        clip: protection.clip(),
-        noise_multiplier: protection.noise_multiplier(),
-        epsilon: spent.map(|spent| spent.models),
-        epsilon_known_cohort: spent.map(|spent| spent.cohorts),
-        delta: spent.map(|_| DELTA),
-        accuracy,
-        rounds: Some(ROUNDS),
-        seed: seed.0,
-        ..Row::default()
-    }])
+    let row = Row::of("utility", protection, seed).promising(spent, DELTA);
+    Ok(vec![Row { accuracy, rounds: Some(ROUNDS), ..row }])
 }
 
 /// The accuracy of what is learned, and the rounds of the client with the most.

@@ -21,7 +21,7 @@ pub(super) struct FileTable {
     is_parquet: bool,
     /// The name in the table of a column, where it is another one.
     names: BTreeMap<String, String>,
-    /// Of a fleet that shares the table: which of how many members has every so-manieth row.
+    /// The number of the member (from 0) and the number of all members in a fleet that shares the rows.
     part: (usize, usize),
 }
 
@@ -38,14 +38,9 @@ impl FileTable {
     }
 
     fn read(&self, columns: &[&str]) -> Result<Vec<Vec<Cell>>, CliError> {
-        let mut rows = read_cells(&self.path, self.delimiter, self.is_parquet, columns, &self.names)?;
+        let rows = read_cells(&self.path, self.delimiter, self.is_parquet, columns, &self.names)?;
         let (member, of) = self.part;
-        let mut number = 0;
-        rows.retain(|_| {
-            number += 1;
-            (number - 1) % of == member
-        });
-        Ok(rows)
+        Ok(rows.into_iter().skip(member).step_by(of).collect())
     }
 
     /// What a client runs with where all running jobs are analyses: rows that no training reads.

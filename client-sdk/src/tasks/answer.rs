@@ -31,7 +31,8 @@ pub(crate) fn answer(
     let columns = analysis.columns();
     let rows = computing(|| table.rows(&columns))?;
     check(&rows, columns.len(), analysis.noise.is_none(), floor)?;
-    let seed = seed_of(&assignment.job.to_string());
+    // The same rows of a table count in all rounds of a job.
+    let seed = Seed(0).derive(&assignment.job.to_string(), 0);
     let part = analysis.part(&rows, assignment.model_version + 1, base.model.values(), seed);
     let update = encode(part, assignment, base.parts.shared(), None)?;
     let body = shrink(update.file);
@@ -58,14 +59,6 @@ fn check(rows: &[Vec<Cell>], columns: usize, is_exact: bool, floor: u64) -> Resu
         )));
     }
     Ok(())
-}
-
-/// The same rows of a table count in all rounds of a job.
-fn seed_of(job: &str) -> Seed {
-    let Sha256Hash(bytes) = Sha256Hash::of(job.as_bytes());
-    let mut first = [0; 8];
-    first.copy_from_slice(&bytes[..8]);
-    Seed(u64::from_le_bytes(first))
 }
 
 #[cfg(test)]

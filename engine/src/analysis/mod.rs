@@ -4,7 +4,7 @@
 
 mod tree;
 
-use tributary_protocol::analysis::{Analysis, DEVIATIONS, Query};
+use tributary_protocol::analysis::{Analysis, DEVIATIONS, Found, Query};
 use tributary_protocol::operator::{Answer, Estimate};
 
 use crate::privacy::gaussian;
@@ -20,7 +20,7 @@ pub fn answers(analysis: &Analysis, rounds: u32, values: &[f32], delta: Option<f
         name: query.name().clone(),
         kind: query.kind().to_owned(),
         column: query.columns().next().unwrap_or_default().to_owned(),
-        epsilon: analysis.noise.zip(delta).map(|(noise, delta)| gaussian::epsilon(mu(analysis, query, noise), delta)),
+        epsilon: analysis.noise.zip(delta).map(|(noise, delta)| gaussian::epsilon(mu(analysis, index, noise), delta)),
         noise: analysis.deviation(index, 1),
         estimates: if rounds == 0 { Vec::new() } else { estimates(analysis, index, rounds, values) },
     };
@@ -28,13 +28,8 @@ pub fn answers(analysis: &Analysis, rounds: u32, values: &[f32], delta: Option<f
 }
 
 /// What a unit can change in all rounds of a query, in deviations of their noise.
-fn mu(analysis: &Analysis, query: &Query, noise: f64) -> f64 {
-    let part = |round: u32| {
-        let is_asked = |query: &&Query| round as usize <= query.shape().rounds;
-        let shares: f64 = analysis.queries.iter().filter(is_asked).map(Query::share).sum();
-        query.share() / shares
-    };
-    (1..=query.shape().rounds as u32).map(part).sum::<f64>().sqrt() / noise
+fn mu(analysis: &Analysis, index: usize, noise: f64) -> f64 {
+    (1..=analysis.rounds()).map(|round| analysis.share(index, round)).sum::<f64>().sqrt() / noise
 }
 
 fn estimates(analysis: &Analysis, index: usize, rounds: u32, values: &[f32]) -> Vec<Estimate> {
@@ -68,7 +63,7 @@ fn estimates(analysis: &Analysis, index: usize, rounds: u32, values: &[f32]) -> 
             let mut words = analysis.words(index, rounds, values).map(|words| words.whole).unwrap_or_default();
             words.sort_by(|one, other| other.count.total_cmp(&one.count));
             let sigma = |word: &str| analysis.deviation(index, rounds.min(word.chars().count() as u32 + 1));
-            let estimate = |word: tributary_protocol::analysis::Found| {
+            let estimate = |word: Found| {
                 // A word of so many letters may be the beginning of a longer one.
                 let is_cut = word.word.chars().count() == *length_max as usize;
                 let sigma = sigma(&word.word);

@@ -217,7 +217,7 @@ fn queries_share_the_budget() {
     ]);
     let analysis = private(&queries);
     let noise = analysis.noise.unwrap();
-    let squares: f64 = analysis.queries.iter().map(|query| mu(&analysis, query, noise).powi(2)).sum();
+    let squares: f64 = (0..3).map(|query| mu(&analysis, query, noise).powi(2)).sum();
     let whole = gaussian::mu(1.0, 1e-6);
     assert!((squares.sqrt() / whole - 1.0).abs() < 1e-6, "{squares} {whole}");
     // A query alone has the noise of its sensitivity: sigma of one release at (1, 1e-6), times the root of 3.

@@ -31,7 +31,7 @@ pub fn mu(epsilon: f64, delta: f64) -> f64 {
 }
 
 /// The boundary between the values for which `is_beyond` is false and those above for which it is true.
-pub(super) fn bisect(low: f64, high: f64, is_beyond: impl Fn(f64) -> bool) -> f64 {
+pub fn bisect(low: f64, high: f64, is_beyond: impl Fn(f64) -> bool) -> f64 {
     let (mut low, mut high) = (low, high);
     for _ in 0..BISECTIONS {
         let middle = low + (high - low) / 2.0;

@@ -224,8 +224,8 @@ fn sampled(atoms: &mut Atoms, rate: f64, noise: f64, direction: Direction) -> f6
     let density = |at: f64| (-0.5 * at * at / (noise * noise)).exp() / (noise * (2.0 * std::f64::consts::PI).sqrt());
     let ratio = |at: f64| {
         let exponent = (2.0 * at - 1.0) / (2.0 * noise * noise);
-        // ln(1 - q + q e^x), without a loss of digits for small rates. Who is always drawn loses x itself, however
-        // small; through the power it would be without a bound, and no piece of outcomes narrow enough.
+        // ln(1 - q + q e^x), without a loss of digits for small rates. At a rate of 1 it is x: the other
+        // formula gives minus infinity for small x, and pieces of outcomes would be halved for ever.
         if rate >= 1.0 || exponent > 30.0 { exponent + rate.ln() } else { (rate * exponent.exp_m1()).ln_1p() }
     };
     let (low, high) = (-TAIL * noise, 1.0 + TAIL * noise);

@@ -108,12 +108,12 @@ pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &Eligibility
     if let Some(form) = rules.form.filter(|form| !candidate.codecs.contains(form)) {
         return Err(Ineligible::Form(form));
     }
-    match rules.asks {
-        true if !candidate.answers => return Err(Ineligible::NoAnswers),
-        // Its columns are read by their names, whatever a job has made of the table.
-        true => {}
-        false if candidate.schema.is_some() && candidate.schema != rules.schema => return Err(Ineligible::Schema),
-        false => {}
+    // Columns that answer are read by their names, whatever a job has made of the table.
+    if rules.asks && !candidate.answers {
+        return Err(Ineligible::NoAnswers);
+    }
+    if !rules.asks && candidate.schema.is_some() && candidate.schema != rules.schema {
+        return Err(Ineligible::Schema);
     }
     if rules.task == Task::Evaluate && rules.on_coordinator {
         return Err(Ineligible::Coordinator);

@@ -65,10 +65,15 @@ impl Analysis {
         if self.noise.is_none() {
             return 1.0;
         }
-        let is_asked = |query: &&Query| round as usize <= query.shape().rounds;
-        let shares: f64 = self.queries.iter().filter(is_asked).map(Query::share).sum();
-        let query = &self.queries[query];
-        (query.share() / (shares * query.sensitivity_squared())).sqrt() / self.rows_max() as f64
+        let sensitivity_squared = self.queries[query].sensitivity_squared();
+        (self.share(query, round) / sensitivity_squared).sqrt() / self.rows_max() as f64
+    }
+
+    /// The part of a round's budget that this query has; 0 in a round that does not answer it.
+    pub fn share(&self, query: usize, round: u32) -> f64 {
+        let is_asked = |query: &Query| round as usize <= query.shape().rounds;
+        let all: f64 = self.queries.iter().filter(|query| is_asked(query)).map(Query::share).sum();
+        if is_asked(&self.queries[query]) { self.queries[query].share() / all } else { 0.0 }
     }
 
     /// Standard deviation of the noise in the numbers of this query, in rows; 0 without noise.

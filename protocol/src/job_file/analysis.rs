@@ -61,7 +61,7 @@ impl JobFile {
         require(self.evaluation.is_none(), "[evaluation]", "left out: an analysis has no network to evaluate")?;
         require(self.round.mode.is_synchronous(), "[round] mode", "left out: an analysis asks a cohort at a time")?;
         require(self.download.is_plain(), "[download]", "left out: an analysis has no network")?;
-        require(self.privacy.is_none() || self.update.norm_max.is_none(), "[update] norm_max", answers)
+        require(self.update.norm_max.is_none(), "[update] norm_max", answers)
     }
 }
 
@@ -91,6 +91,7 @@ mod tests {
             ("training.steps = 1\ntraining.optimizer = { kind = 'sgd', learning_rate = 1.0 }", "[training]"),
             ("stop.rounds = 2", "[stop] rounds"),
             ("evaluation.every_rounds = 1", "[evaluation]"),
+            ("update.norm_max = 5.0", "[update] norm_max"),
             ("aggregation.optimizer = { kind = 'adam' }", "[aggregation.optimizer]"),
             ("round.mode = { kind = 'buffered', buffer = 5, concurrency = 5 }", "[round] mode"),
         ] {
