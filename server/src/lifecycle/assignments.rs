@@ -169,6 +169,25 @@ pub(super) fn closed(assignment: &AssignmentRow, round: &RoundRow) -> Refusal {
     Refusal::Closed { round: round.number, why, is_training: round.phase == Phase::Training }
 }
 
+/// What is kept of a reason that may quote what its client sent: in a private round its words, without the numbers.
+pub(crate) fn kept_reason(round: &RoundRow, reason: String) -> String {
+    if round.policy().is_private { without_numbers(&reason) } else { reason }
+}
+
+fn without_numbers(reason: &str) -> String {
+    let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || "+-._".contains(letter);
+    let kept = |piece: &str| {
+        let word = piece.trim_end_matches(|letter| !is_of_word(letter)).trim_end_matches('.');
+        let has_digit_first = word.trim_start_matches(['+', '-', '.']).starts_with(|first: char| first.is_ascii_digit());
+        // Infinities and NaN are numbers, too.
+        match has_digit_first || word.parse::<f64>().is_ok() {
+            true => format!("..{}", &piece[word.len()..]),
+            false => piece.to_owned(),
+        }
+    };
+    reason.split_inclusive(|letter| !is_of_word(letter)).map(kept).collect()
+}
+
 /// Assigned to Rejected or Failed, with the reason. Returns false when the assignment has ended meanwhile; then nothing
 /// changes.
 pub(crate) async fn end(
@@ -212,4 +231,25 @@ pub(crate) async fn shut_out(services: &Services, fleet: &Fleet, client: ClientI
     }
     fleet.lobby.call([client]);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_without_its_numbers_has_all_other_words() {
+        for (reason, kept) in [
+            (
+                "value 3 of tensor \"w1\" is -9.5e3, above the largest magnitude of 8",
+                "value .. of tensor \"w1\" is .., above the largest magnitude of ..",
+            ),
+            ("the weight is 0: an update must come", "the weight is ..: an update must come"),
+            ("the norm of the update is inf", "the norm of the update is .."),
+            ("17 (of 20) examples in 9ms: loss=-inf.", ".. (of ..) examples in ..: loss=..."),
+            ("e-mail, f32, x=y. None.", "e-mail, f32, x=y. None."),
+        ] {
+            assert_eq!(without_numbers(reason), kept);
+        }
+    }
 }

@@ -226,7 +226,8 @@ async fn end(
         return Ok(());
     }
     assignments::require_open(app, &assignment, &round, comes).await?;
-    if !assignments::end(app, &assignment, state, reason, Received::default()).await? {
+    let reason = assignments::kept_reason(&round, reason.to_owned());
+    if !assignments::end(app, &assignment, state, &reason, Received::default()).await? {
         // Another request of this client ended it meanwhile. Only one of the two may be told that it counts.
         let (assignment, round) = assignments::find(&mut app.db.read().await?, client.id, id, task).await?;
         assignments::require_open(app, &assignment, &round, comes).await?;

@@ -252,6 +252,8 @@ impl Upload {
     /// Rejects a malformed update: its assignment ends.
     async fn reject(&self, target: &Target, reason: String, received: Received) -> Result<Uploaded, UploadRefusal> {
         let state = AssignmentState::Rejected;
+        // The answer has the same text, because the audit log quotes it.
+        let reason = assignments::kept_reason(&target.round, reason);
         assignments::end(&self.services, &target.assignment, state, &reason, received).await?;
         Err(UploadRefusal::Rejected(reason))
     }
