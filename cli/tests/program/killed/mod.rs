@@ -10,6 +10,7 @@ mod fleet;
 mod operator;
 #[path = "../../../../tests/tests/system/support/postgres.rs"]
 mod postgres;
+mod private;
 mod process;
 mod proxy;
 

@@ -90,6 +90,11 @@ impl Operator {
         history
     }
 
+    /// What a private job promises and has spent.
+    pub(crate) async fn privacy(&self, job: &str) -> Value {
+        self.get(&format!("jobs/{job}/privacy")).await
+    }
+
     pub(crate) async fn model_file(&self, job: &str, version: u32) -> Bytes {
         let url = format!("{}/operator/v1/jobs/{job}/models/{version}", self.url);
         let response = self.http.get(url).bearer_auth(&self.token).send().await.unwrap();

@@ -68,6 +68,12 @@ impl Proxy {
         *self.shared.plan.lock().unwrap() = Plan { stream, pieces_left, kills_left: kills, kills: 0 };
     }
 
+    /// Kills the coordinator for good.
+    pub(crate) async fn stop(&self) {
+        self.accepting.abort();
+        drop(self.shared.coordinator.write().await.take());
+    }
+
     /// How often the coordinator was killed.
     pub(crate) fn kills(&self) -> u32 {
         self.shared.plan.lock().unwrap().kills
