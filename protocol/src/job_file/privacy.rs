@@ -234,6 +234,9 @@ impl Privacy {
         require(is_given, "[stop] rounds", rounds)?;
         let clipped = "left out with [privacy], whose clip bounds what an update counts for";
         require(job.update.norm_max.is_none(), "[update] norm_max", clipped)?;
+        let is_told = job.model.inputs.as_ref().is_some_and(|inputs| inputs.standardize.is_some());
+        let noised = "left out with [privacy], because its sums have no noise: set means and deviations of an analysis";
+        require(!is_told, "[model.inputs] standardize", noised)?;
         self.check_sampling(job)
     }
 
@@ -329,6 +332,10 @@ mod tests {
             ("epsilon = 1\ndelta = 1e-6\nsampling = 'poisson'", "[privacy] mechanism"),
             ("epsilon = 1\ndelta = 1e-6\nmechanism = 'gaussian'\nsampling = 'poisson'", "[round] selection"),
             ("epsilon = 1\ndelta = 1e-6\n[update]\nnorm_max = 1", "[update] norm_max"),
+            (
+                "epsilon = 1\ndelta = 1e-6\n[model.inputs]\nstandardize = 'federated'\ncolumns = [{ name = 'x' }]",
+                "[model.inputs] standardize",
+            ),
             ("epsilon = 1\ndelta = 1e-6\n[evaluation]", "[evaluation] where does not go with [privacy]"),
         ] {
             let refused = parsed(text).unwrap_err();
