@@ -178,7 +178,7 @@ fn without_numbers(reason: &str) -> String {
     let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || "+-._".contains(letter);
     let kept = |piece: &str| {
         let word = piece.trim_end_matches(|letter| !is_of_word(letter)).trim_end_matches('.');
-        let has_digit_first = word.trim_start_matches(['+', '-', '.']).starts_with(|first: char| first.is_ascii_digit());
+        let has_digit_first = word.trim_start_matches(['+', '-', '.']).starts_with(|c: char| c.is_ascii_digit());
         // Infinities and NaN are numbers, too.
         match has_digit_first || word.parse::<f64>().is_ok() {
             true => format!("..{}", &piece[word.len()..]),
