@@ -13,6 +13,7 @@ mod drivers;
 mod evaluation;
 mod goal_and_deadline;
 mod private;
+mod private_answers;
 mod restart;
 mod result;
 mod rules;

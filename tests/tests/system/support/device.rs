@@ -90,8 +90,11 @@ impl Device {
     }
 
     pub(crate) async fn fail(&self, id: AssignmentId, reason: &str) -> Answer {
-        let path = format!("/assignments/{id}/failure");
-        Answer::to(self.request(Method::POST, &path).json(&json!({ "reason": reason }))).await
+        self.fail_with(id, &json!({ "reason": reason })).await
+    }
+
+    pub(crate) async fn fail_with(&self, id: AssignmentId, report: &Value) -> Answer {
+        Answer::to(self.request(Method::POST, &format!("/assignments/{id}/failure")).json(report)).await
     }
 
     pub(crate) async fn evaluate(&self, id: AssignmentId, report: &Value) -> Answer {
