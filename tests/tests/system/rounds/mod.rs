@@ -14,6 +14,7 @@ mod evaluation;
 mod goal_and_deadline;
 mod private;
 mod private_answers;
+mod private_seeds;
 mod restart;
 mod result;
 mod rules;
