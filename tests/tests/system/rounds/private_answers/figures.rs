@@ -29,7 +29,8 @@ pub(super) fn reported(examples: f64, place: usize) -> Value {
 
 /// The figures of clients that a text tells, and sums and means of several.
 pub(super) fn figures_in(text: &str) -> Vec<f64> {
-    let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || "+-._".contains(letter);
+    // "244.5µs" is a word, and no number.
+    let is_of_word = |letter: char| letter.is_alphanumeric() || "+-._".contains(letter);
     let words = text.split(|letter| !is_of_word(letter)).map(|word| word.trim_end_matches('.'));
     let figures = figures();
     let figure_of = |number: f64| figures.iter().copied().find(|figure| (number / figure - 1.0).abs() < NEAR);
