@@ -11,8 +11,8 @@ use tributary_protocol::seed::{Seed, Stream};
 
 use super::process::{Process, Setup};
 
-/// Most pieces of traffic between two kills: few enough that all kills happen before the run ends.
-const GAP_MAX: u64 = 24;
+/// Most pieces of traffic between two kills: few enough that all kills happen before the run ends, after 440 pieces.
+const GAP_MAX: u64 = 48;
 
 /// The coordinator ends with it.
 pub(crate) struct Proxy {
