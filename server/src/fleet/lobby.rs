@@ -95,20 +95,30 @@ impl Lobby {
 
     /// Ends the wait of clients that may have work.
     pub fn call(&self, clients: impl IntoIterator<Item = ClientId>) {
-        self.end(clients.into_iter().map(|client| (client, Call::Look)));
+        self.end(clients.into_iter().map(|client| (client, |_| Call::Look)));
     }
 
-    /// Ends the wait of drawn clients.
-    pub fn give(&self, works: impl IntoIterator<Item = Work>) {
-        self.end(works.into_iter().map(|work| (work.assignment.client, Call::Work(Box::new(work)))));
+    /// The last ticket of those who have come so far.
+    pub fn last_ticket(&self) -> u64 {
+        self.waiting.locked().tickets
     }
 
-    fn end(&self, calls: impl Iterator<Item = (ClientId, Call)>) {
+    /// Ends the wait of drawn clients. One with a later ticket than `last_ticket` may have found its work and reported
+    /// before: it looks again.
+    pub fn give(&self, works: impl IntoIterator<Item = Work>, last_ticket: u64) {
+        self.end(works.into_iter().map(|work| {
+            let client = work.assignment.client;
+            (client, move |ticket| if ticket <= last_ticket { Call::Work(Box::new(work)) } else { Call::Look })
+        }));
+    }
+
+    /// Each client's call follows from its ticket.
+    fn end<F: FnOnce(u64) -> Call>(&self, calls: impl Iterator<Item = (ClientId, F)>) {
         let mut waiting = self.waiting.locked();
         for (client, call) in calls {
-            if let Some(entry) = waiting.clients.remove(&client) {
+            if let Some(Entry { ticket, call: caller, .. }) = waiting.clients.remove(&client) {
                 // A client that just left finds its assignment at its next check-in.
-                let _ = entry.call.send(call);
+                let _ = caller.send(call(ticket));
             }
         }
     }

@@ -49,17 +49,19 @@ pub(super) async fn commit_and_give(
     assignments: &[NewAssignment],
     now_ms: i64,
 ) -> Result<(), DbError> {
+    let last_ticket = fleet.lobby.last_ticket();
     tx.commit().await?;
     let Ok(Some((round, model))) = started(services, round).await else {
         // The clients are drawn all the same, and look for their work themselves.
         fleet.lobby.call(assignments.iter().map(|new| new.client));
         return Ok(());
     };
-    fleet.lobby.give(assignments.iter().map(|new| Work {
+    let work = |new: &NewAssignment| Work {
         assignment: new.stored(now_ms),
         round: Arc::clone(&round),
         model: Arc::clone(&model),
-    }));
+    };
+    fleet.lobby.give(assignments.iter().map(work), last_ticket);
     Ok(())
 }
 
