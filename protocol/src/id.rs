@@ -35,6 +35,11 @@ macro_rules! random_id {
             pub fn from_random(bytes: [u8; 16]) -> Self {
                 Self(bytes)
             }
+
+            /// The 16 bytes, for messages that are not text.
+            pub fn as_bytes(&self) -> &[u8; 16] {
+                &self.0
+            }
         }
 
         impl fmt::Display for $name {
@@ -89,6 +94,10 @@ random_id!(
 random_id!(
     /// Id of an assignment, the work of one client in one round. Text: `assignment_` and 32 hexadecimal digits.
     AssignmentId, "assignment"
+);
+random_id!(
+    /// Id of a group, whose members' updates are summed under masks. Text: `group_` and 32 hexadecimal digits.
+    GroupId, "group"
 );
 random_id!(
     /// Id of an operator token or enrolment token; it is not a credential. Text: `token_` and 32 hexadecimal digits.

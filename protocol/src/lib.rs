@@ -25,6 +25,7 @@
 //! | [`problem`] | errors as problem documents (RFC 9457) |
 //! | [`state`] | states of jobs, rounds and assignments |
 //! | [`text`] | text that people see, without characters that act on a terminal |
+//! | [`secure`] | secure aggregation: sums of updates that the coordinator cannot read one by one |
 //! | [`traffic`] | bytes on the wire |
 //! | [`seed`] | seeds and portable random streams |
 //! | [`sealed`] | secrets that logs cannot show |
@@ -61,6 +62,7 @@ pub mod scalars;
 #[cfg(feature = "openapi")]
 mod schema;
 pub mod sealed;
+pub mod secure;
 pub mod seed;
 pub mod sharing;
 pub mod state;
