@@ -62,7 +62,7 @@ use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, Secret};
 use crate::inputs::Inputs;
 use crate::job_model::JobModel;
-use crate::plan::{Cadence, Loss, Training};
+use crate::plan::{Cadence, Loss, Masking, Training};
 use crate::scalars::Scalars;
 use crate::seed::Seed;
 use crate::state::{FailureReason, Task};
@@ -239,6 +239,9 @@ pub struct CheckInRequest {
     /// Whether the client answers analyses. Default: false, and it gets none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub answers: bool,
+    /// Whether the client can mask updates. Default: false, and it gets no work of jobs with secure aggregation.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub masks: bool,
     /// Longest time to hold the request until there is work, in milliseconds, at most 60,000. Default: 0, an immediate
     /// answer.
     #[serde(default)]
@@ -427,6 +430,9 @@ pub struct Plan {
     /// the newest model.
     #[serde(default, skip_serializing_if = "Cadence::is_plain")]
     pub cadence: Cadence,
+    /// How updates are masked, so that the coordinator learns sums of groups alone. Absent where it reads each update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub masking: Option<Masking>,
 }
 
 impl Plan {

@@ -81,6 +81,10 @@ problem_types! {
     DigestMismatch = "urn:tributary:problem:digest-mismatch", 422, "The body does not match its digest";
     /// The round closed before the client reported. The work is discarded.
     AssignmentClosed = "urn:tributary:problem:assignment-closed", 410, "The round has closed";
+    /// The client's group has no sum, so its masked update is lost. The work is discarded.
+    GroupFailed = "urn:tributary:problem:group-failed", 410, "The group has failed";
+    /// The client's group is past the stage of this message, or not there yet.
+    GroupClosed = "urn:tributary:problem:group-closed", 410, "The group is at another stage";
     /// The update is more versions behind than its job allows. The work is discarded; new work is there at once.
     UpdateStale = "urn:tributary:problem:update-stale", 410, "The update is too stale";
     /// The object existed and was deleted under the job's retention policy.

@@ -132,6 +132,55 @@ states! {
 }
 
 states! {
+    /// The stage of a group, whose members mask one sum together. A group moves down this list, never up.
+    GroupStage {
+        /// The members share the secrets of their masks among neighbours.
+        Sharing = "sharing",
+        /// The members send masked updates.
+        Masking = "masking",
+        /// The survivors sign who has survived. Groups that trust the coordinator skip this stage.
+        Agreeing = "agreeing",
+        /// The survivors send the shares that remove the masks from the sum.
+        Unmasking = "unmasking",
+        /// The sum is open, and its members count.
+        Summed = "summed",
+        /// The group ended without a sum, and its members do not count.
+        Failed = "failed",
+    }
+}
+
+impl GroupStage {
+    /// Whether the group has ended.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Summed | Self::Failed)
+    }
+}
+
+states! {
+    /// The reason why a group has no sum.
+    GroupFailure {
+        /// Fewer members than a group needs have shared their secrets in time.
+        TooFewMembers = "too_few_members",
+        /// More members were lost than the group bears, before all of their updates were whole.
+        TooFewSurvivors = "too_few_survivors",
+        /// Fewer survivors than the quorum have signed who has survived.
+        TooFewSignatures = "too_few_signatures",
+        /// A secret that must be rebuilt has fewer shares than its threshold.
+        TooFewShares = "too_few_shares",
+        /// The shares of a secret do not give what its owner has committed to.
+        FalseShares = "false_shares",
+        /// The sum is larger than honest members can make it.
+        Norm = "norm",
+        /// An operator stopped the job.
+        Stopped = "stopped",
+        /// The round ended first.
+        RoundEnded = "round_ended",
+        /// The coordinator could not read its stored data; its log has the details.
+        Fault = "fault",
+    }
+}
+
+states! {
     /// The reason why a round was abandoned.
     AbandonReason {
         /// Too few clients were available before the selection timeout.
@@ -262,6 +311,8 @@ states! {
         Diverged = "diverged",
         /// The client's data or SDK does not fit the plan.
         DoesNotFit = "does_not_fit",
+        /// The group for its masked update is not one that the client gives it to.
+        Privacy = "privacy",
         /// Another reason, given in the report's detail.
         Other = "other",
     }

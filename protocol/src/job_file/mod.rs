@@ -14,6 +14,7 @@ mod number;
 mod optimizer;
 mod privacy;
 mod schedule;
+mod secure;
 mod selection;
 mod stop;
 mod validity;
@@ -46,6 +47,7 @@ pub use norm::{AdaptiveNorm, NormMax};
 pub use optimizer::{BiasCorrection, ServerOptimizer};
 pub use privacy::{AdaptiveNoisedClip, Clip, Mechanism, NoiseBuffers, Privacy, Sampling, Unit};
 pub use schedule::{CRON_BYTES_MAX, HISTORY_DAYS_MAX, ModelsKept, Retention, Schedule, VERSIONS_MAX};
+pub use secure::SecureAggregation;
 pub use selection::{Selection, Utility};
 pub use stop::StopPolicy;
 
@@ -101,6 +103,9 @@ pub struct JobFile {
     /// Differential privacy. Default: none, and models may tell what single clients sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub privacy: Option<Privacy>,
+    /// Secure aggregation: the coordinator adds up updates that it cannot read. Default: none, it reads each update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secure_aggregation: Option<SecureAggregation>,
     /// When the job is complete. Default: never.
     #[serde(default)]
     pub stop: StopPolicy,
@@ -306,6 +311,9 @@ impl JobFile {
         self.stop.check(self.evaluation.is_some())?;
         if let Some(privacy) = &self.privacy {
             privacy.check(self)?;
+        }
+        if let Some(secure) = &self.secure_aggregation {
+            secure.check(self)?;
         }
         self.check_loss()?;
         validity::check(self)

@@ -202,12 +202,11 @@ impl Clip {
         }
     }
 
-    fn check(&self) -> Result<(), JobFileError> {
-        let is_clip = (CLIP_MIN..=CLIP_MAX).contains(&self.start());
-        require(is_clip, "[privacy] clip", "1e-9 to 1e9")?;
+    pub(super) fn check(&self, key: &'static str) -> Result<(), JobFileError> {
+        require((CLIP_MIN..=CLIP_MAX).contains(&self.start()), key, "1e-9 to 1e9")?;
         let Some(AdaptiveNoisedClip { quantile, rate, .. }) = self.adaptive() else { return Ok(()) };
-        require(quantile > 0.0 && quantile < 1.0, "[privacy] clip.quantile", "above 0 and below 1")?;
-        require(rate > 0.0 && rate <= 1.0, "[privacy] clip.rate", "above 0 and at most 1")
+        require(quantile > 0.0 && quantile < 1.0, key, "a quantile above 0 and below 1")?;
+        require(rate > 0.0 && rate <= 1.0, key, "a rate above 0 and at most 1")
     }
 }
 
@@ -223,7 +222,7 @@ impl Privacy {
         if let Unit::Attribute(name) = &self.unit {
             require(!name.is_empty(), "[privacy] unit.attribute", "the name of an attribute that tokens grant")?;
         }
-        self.clip.check()?;
+        self.clip.check("[privacy] clip")?;
         let times = (1..=PARTICIPATIONS_MAX).contains(&self.participations_max);
         require(times, "[privacy] participations_max", "1 to 10000")?;
         require(self.separation != Some(0), "[privacy] separation", "at least 1")?;
@@ -323,8 +322,8 @@ mod tests {
             ("epsilon = 1\ndelta = 0.1", "[privacy] delta"),
             ("epsilon = 1\ndelta = 1e-6\nclip = 0", "[privacy] clip"),
             ("epsilon = 1\ndelta = 1e-6\nclip = 'none'", "a number, or a table with start"),
-            ("epsilon = 1\ndelta = 1e-6\nclip = { quantile = 1.0 }", "[privacy] clip.quantile"),
-            ("epsilon = 1\ndelta = 1e-6\nclip = { rate = 2.0 }", "[privacy] clip.rate"),
+            ("epsilon = 1\ndelta = 1e-6\nclip = { quantile = 1.0 }", "a quantile above 0"),
+            ("epsilon = 1\ndelta = 1e-6\nclip = { rate = 2.0 }", "a rate above 0"),
             ("epsilon = 1\ndelta = 1e-6\nunit = { attribute = '' }", "[privacy] unit.attribute"),
             ("epsilon = 1\ndelta = 1e-6\nparticipations_max = 0", "[privacy] participations_max"),
             ("epsilon = 1\ndelta = 1e-6\nseparation = 0", "[privacy] separation"),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{MeasuredOn, Round, StalenessCount};
+use super::{MeasuredOn, Round, RoundGroup, StalenessCount};
 use crate::classes::ClassCounts;
 use crate::state::Phase;
 
@@ -34,6 +34,16 @@ pub struct RoundDetail {
     /// The clocks of the members of a stale-synchronous job, by the number of the client, while the round is open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clocks: Vec<MemberClock>,
+    /// The groups of a round whose updates are masked, in the order in which they formed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<RoundGroup>,
+    /// Clients that have finished and wait for a group.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waiting_for_group: u32,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// A member of a stale-synchronous job.

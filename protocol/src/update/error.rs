@@ -3,6 +3,7 @@
 use super::format::FORMAT;
 use crate::body::UnpackError;
 use crate::safetensors::{LayoutError, SafetensorsError};
+use crate::secure::packed::PackedError;
 
 /// A delta that cannot be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
@@ -61,6 +62,9 @@ pub enum UpdateError {
     /// The tensors are not those that the codec writes for this model.
     #[error(transparent)]
     Tensors(#[from] LayoutError),
+    /// The body is no masked update of its group.
+    #[error(transparent)]
+    Masked(#[from] PackedError),
     /// A required entry of the metadata is missing.
     #[error("the update's metadata has no {0:?}")]
     MissingMetadata(&'static str),

@@ -31,7 +31,11 @@ pub(super) fn of(job: &JobFile) -> Vec<Setting> {
         vec![codec(&job.update.codec)],
         download(job.download),
         model(&job.model),
-        vec![evaluation(job.evaluation.as_ref()), privacy(job.privacy.is_some())],
+        vec![
+            evaluation(job.evaluation.as_ref()),
+            privacy(job.privacy.is_some()),
+            secure_aggregation(job.secure_aggregation.is_some()),
+        ],
     ]
     .concat()
 }
@@ -49,6 +53,15 @@ fn privacy(is_set: bool) -> Setting {
         .needs(&[Need::DeltaAlone], "clips the delta, and knows no bound of another vector beside it")
         .needs(&[Need::NewestBase], "counts the versions between two updates of a unit in rounds of the newest one")
         .denies(&[Need::Figures], "keeps what single clients report to nobody")
+        .when(is_set)
+}
+
+fn secure_aggregation(is_set: bool) -> Setting {
+    Setting::of("[secure_aggregation]")
+        .needs(&[Need::EqualWeights], "adds up values that nobody can weigh, so all count alike")
+        .needs(&[Need::DeltaAlone], "masks the delta, and no vector beside it")
+        .needs(&[Need::NewestBase], "adds up updates of one model")
+        .denies(&[Need::Figures], "lets nobody know what single clients report")
         .when(is_set)
 }
 

@@ -1,0 +1,174 @@
+//! Secure aggregation of a job (`[secure_aggregation]`).
+//!
+//! Clients that have finished training form **groups**. A member masks its update with numbers that cancel out in the
+//! sum of its group, so the coordinator adds up what it cannot read. `{}` is a complete section: the sizes follow from
+//! `[round]`.
+
+use serde::{Deserialize, Serialize};
+
+use super::error::require;
+use super::privacy::Clip;
+use super::{JobFile, JobFileError};
+use crate::plan::Masking;
+use crate::secure::quantise::LEVELS_MAX;
+use crate::update::Codec;
+
+/// Fewest members of a group: a sum of two tells each of them the other's update.
+const GROUP_MIN: u32 = 3;
+/// Most members of a group: beyond them the coordinator's work for one lost member takes minutes.
+const GROUP_MAX: u32 = 1_000;
+/// Most members of a group, unless the file says otherwise: masks are words of two bytes up to 256.
+const GROUP_DEFAULT: u32 = 128;
+
+/// Secure aggregation of a job: the coordinator learns the sums of groups and no single update.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct SecureAggregation {
+    /// Most members of a group, 3 to 1,000. Default: `updates_goal`, at most 128.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<u32>,
+    /// Fewest members of a group, 3 or more. Default: a quarter of `group`, rounded up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_min: Option<u32>,
+    /// Share of the members that may work together with a dishonest coordinator, 0 to 0.33. Default: 0.1.
+    pub corrupt: f64,
+    /// Share of the members that may be lost after they joined, 0 to 0.5. Default: 0.3.
+    pub dropouts: f64,
+    /// Steps of a value on either side of zero, as the root of the mean square of a clipped update, 1 to 4,096.
+    /// Default: 8.
+    pub levels: u32,
+    /// Share of the values that are sent, above 0 and at most 1: a random part, the same for all members of a group.
+    /// Default: 1.
+    pub keep: f64,
+    /// L2 norm to which clients clip their updates: a number, or a table for one that follows the updates. Default:
+    /// `{ start = 0.1, quantile = 0.5, rate = 0.2 }`.
+    pub clip: Clip,
+}
+
+impl Default for SecureAggregation {
+    fn default() -> Self {
+        Self { group: None, group_min: None, corrupt: 0.1, dropouts: 0.3, levels: 8, keep: 1.0, clip: Clip::default() }
+    }
+}
+
+impl SecureAggregation {
+    /// Most members of a group in a job whose rounds have this goal.
+    pub fn group(&self, goal: u32) -> u32 {
+        self.group.unwrap_or_else(|| goal.clamp(GROUP_MIN, GROUP_DEFAULT))
+    }
+
+    /// Fewest members of a group in a job whose rounds have this goal.
+    pub fn group_min(&self, goal: u32) -> u32 {
+        self.group_min.unwrap_or_else(|| self.group(goal).div_ceil(4).max(GROUP_MIN))
+    }
+
+    /// How the clients of a round mask their updates, which they clip to this norm.
+    pub fn masking(&self, goal: u32, clip: f64) -> Masking {
+        let Self { corrupt, dropouts, levels, keep, .. } = *self;
+        Masking { group_min: self.group_min(goal), corrupt, dropouts, levels, keep, clip }
+    }
+
+    pub(super) fn check(&self, job: &JobFile) -> Result<(), JobFileError> {
+        let goal = job.round.updates_goal;
+        let (group, least) = (self.group(goal), self.group_min(goal));
+        require((GROUP_MIN..=GROUP_MAX).contains(&group), "[secure_aggregation] group", "3 to 1000")?;
+        let is_size = (GROUP_MIN..=group).contains(&least);
+        require(is_size, "[secure_aggregation] group_min", "at least 3 and at most group")?;
+        require((0.0..=0.33).contains(&self.corrupt), "[secure_aggregation] corrupt", "0 to 0.33")?;
+        require((0.0..=0.5).contains(&self.dropouts), "[secure_aggregation] dropouts", "0 to 0.5")?;
+        require((1..=LEVELS_MAX).contains(&self.levels), "[secure_aggregation] levels", "1 to 4096")?;
+        require(self.keep > 0.0 && self.keep <= 1.0, "[secure_aggregation] keep", "above 0 and at most 1")?;
+        self.clip.check("[secure_aggregation] clip")?;
+        let forms = "at least group_min of [secure_aggregation], or no group could form";
+        require(goal >= least, "[round] updates_goal", forms)?;
+        let masked = "left out with [secure_aggregation], whose masked integers are a codec of their own";
+        require(job.update.codec == Codec::default(), "[update] codec", masked)?;
+        let clipped = "left out with [secure_aggregation], whose clip bounds an update";
+        require(job.update.norm_max.is_none(), "[update] norm_max", clipped)?;
+        let noised = "left out with [secure_aggregation]: noise that clients add is not built yet";
+        require(job.privacy.is_none(), "[privacy]", noised)?;
+        let is_told = job.model.inputs.as_ref().is_some_and(|inputs| inputs.standardize.is_some());
+        let told = "left out with [secure_aggregation], because its sums of each table are not masked yet";
+        require(!is_told, "[model.inputs] standardize", told)?;
+        let asked = "left out with [secure_aggregation]: answers are not masked yet";
+        require(job.analysis.is_none(), "[analysis]", asked)
+    }
+}
+
+impl JobFile {
+    /// The norm to which the updates of a job are clipped whose sums alone may be known; none for other jobs.
+    pub fn clip(&self) -> Option<&Clip> {
+        let secure = self.secure_aggregation.as_ref().map(|secure| &secure.clip);
+        self.privacy.as_ref().map(|privacy| &privacy.clip).or(secure)
+    }
+
+    /// Whether the coordinator may know no single update, so that what clients report of one is kept nowhere.
+    pub fn hides_updates(&self) -> bool {
+        self.privacy.is_some() || self.secure_aggregation.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOB: &str = r#"
+        name = "masked"
+        population = "demo"
+        [model]
+        parameters = [{ name = "w", shape = [2] }]
+        [training]
+        epochs = 1
+        optimizer = { kind = "sgd", learning_rate = 0.1 }
+        [aggregation]
+        combine = "uniform_mean"
+    "#;
+
+    fn parsed(rest: &str) -> Result<JobFile, String> {
+        JobFile::parse(&format!("{JOB}{rest}")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_empty_section_is_enough() {
+        let job = parsed("[secure_aggregation]").unwrap();
+        let secure = job.secure_aggregation.as_ref().unwrap();
+        assert_eq!((secure.group(10), secure.group_min(10)), (10, 3));
+        assert_eq!((secure.group(1_000), secure.group_min(1_000)), (128, 32));
+        assert_eq!((secure.group(4), secure.group_min(4)), (4, 3));
+        let masking = secure.masking(10, 0.5);
+        assert_eq!((masking.group_min, masking.levels, masking.clip), (3, 8, 0.5));
+        assert_eq!(JobFile::parse(&job.text()).unwrap(), job);
+        assert!(job.hides_updates() && job.clip().is_some());
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named() {
+        for (text, named) in [
+            ("[secure_aggregation]\ngroup = 2", "[secure_aggregation] group"),
+            ("[secure_aggregation]\ngroup = 2000", "[secure_aggregation] group"),
+            ("[secure_aggregation]\ngroup = 8\ngroup_min = 9", "[secure_aggregation] group_min"),
+            ("[secure_aggregation]\ncorrupt = 0.5", "[secure_aggregation] corrupt"),
+            ("[secure_aggregation]\ndropouts = nan", "[secure_aggregation] dropouts"),
+            ("[secure_aggregation]\nlevels = 0", "[secure_aggregation] levels"),
+            ("[secure_aggregation]\nkeep = 0", "[secure_aggregation] keep"),
+            ("[secure_aggregation]\nclip = 0", "[secure_aggregation] clip"),
+            ("[secure_aggregation]\ngroup = 20\ngroup_min = 20", "[round] updates_goal"),
+            ("[secure_aggregation]\n[update]\ncodec = 'f16'", "[update] codec"),
+            ("[secure_aggregation]\n[update]\nnorm_max = 1", "[update] norm_max"),
+            ("[secure_aggregation]\n[privacy]\nepsilon = 1\ndelta = 1e-6\n[stop]\nrounds = 9", "[privacy]"),
+            (
+                "[secure_aggregation]\n[model.inputs]\nstandardize = 'federated'\ncolumns = [{ name = 'x' }]",
+                "[model.inputs] standardize",
+            ),
+            ("[secure_aggregation]\n[evaluation]", "[evaluation] where does not go with [secure_aggregation]"),
+            ("[secure_aggregation]\n[round]\nmode = { kind = 'buffered', buffer = 5, concurrency = 5 }", "mode"),
+        ] {
+            let refused = parsed(text).unwrap_err();
+            assert!(refused.contains(named), "{text}: {refused}");
+        }
+        let weighted = format!("{JOB}[secure_aggregation]").replace("uniform_mean", "weighted_mean");
+        let refused = JobFile::parse(&weighted).unwrap_err().to_string();
+        assert!(refused.contains("set combine = \"uniform_mean\""), "{refused}");
+    }
+}
