@@ -12,15 +12,19 @@ use tributary_protocol::job_file::{JobFile, JobFileError};
 use tributary_protocol::model::{Companion, ParameterList, ParameterListError, ParameterSpec};
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::safetensors::{model_file_beginning, model_metadata};
+use tributary_protocol::secure::quantise::Quantiser;
+use tributary_protocol::secure::sizes::{body_bytes, value_bits};
+use tributary_protocol::secure::slots::SLOTS;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::sharing::Parts;
-use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
+use tributary_protocol::update::{Codec, UpdateHeader, UpdateLimits, bytes_max};
 
 use crate::aggregate::{
     Accumulator, CapsError, ControlStep, Discount, Dynamic, Elastic, Gathering, Optimizer, Reports, SumCaps, Weighing,
     gathering_of, optimizer_of, share,
 };
 use crate::privacy::{BudgetError, Terms};
+use crate::round::masking::{GroupParameters, MaskingPolicy, ParametersError};
 use crate::round::{Calendar, CalendarError};
 
 /// A job file with the values that are derived from it.
@@ -66,6 +70,8 @@ pub enum SpecError {
     Schedule(#[from] CalendarError),
     #[error("[privacy] {0}")]
     Budget(#[from] BudgetError),
+    #[error("[secure_aggregation] {0}")]
+    Groups(#[from] ParametersError),
 }
 
 impl JobSpec {
@@ -88,9 +94,12 @@ impl JobSpec {
             updates_max: file.round.cohort_size(),
         };
         Accumulator::new(0, caps)?;
+        if let Some(policy) = MaskingPolicy::of(&file, file.round.updates_goal) {
+            GroupParameters::check(&policy)?;
+        }
         let calendar = calendar_of(&file)?;
         let plan = plan_of(&file);
-        let update_bytes_max = bytes_max(&update, plan.codec);
+        let update_bytes_max = bytes_max(&update, plan.codec).max(masked_bytes_max(&file, update.total()));
         let beginning = model_file_beginning(&update, &model_metadata()).len();
         let plain_bytes = beginning as u64 + 4 * update.total() as u64;
         let plan_hash = plan.hash();
@@ -198,6 +207,14 @@ impl JobSpec {
         self.gathering(0).weighing().filter(|_| self.file.privacy.is_none())
     }
 
+    /// What the clients of a round do that has this goal and clips updates to this norm, where the job names one.
+    #[must_use]
+    pub fn plan_of_round(&self, goal: u32, clip: Option<f64>) -> Plan {
+        let secure = self.file.secure_aggregation.as_ref();
+        let masking = secure.zip(clip).map(|(secure, clip)| secure.masking(goal, clip));
+        Plan { masking: masking.or(self.plan.masking), ..self.plan.clone() }
+    }
+
     /// The parameters that a private round from this model version releases; none for all. Those of an analysis are the
     /// answers that the round asks for.
     #[must_use]
@@ -251,6 +268,18 @@ impl JobSpec {
     }
 }
 
+/// Largest body of a masked update: that of a member of the largest group. 0 where updates are not masked.
+fn masked_bytes_max(file: &JobFile, values: usize) -> u64 {
+    let of = || {
+        let secure = file.secure_aggregation.as_ref()?;
+        let quantiser = Quantiser::new(values, secure.clip.start(), secure.levels, secure.keep).ok()?;
+        let members = u16::try_from(secure.group(file.round.updates_goal)).ok()?;
+        let bits = value_bits(members, secure.levels, quantiser.has_several_blocks(), 0.0)?;
+        Some(body_bytes(bits, quantiser.coordinates(), SLOTS))
+    };
+    of().unwrap_or(0)
+}
+
 /// The minutes in which a job's training rounds may open; none if they may open at any time. Fails when the file's cron
 /// expression or time zone is invalid.
 pub fn calendar_of(file: &JobFile) -> Result<Option<Calendar>, CalendarError> {
@@ -263,11 +292,16 @@ pub fn plan_of(file: &JobFile) -> Plan {
         model: file.model.clone(),
         training: file.training.clone(),
         analysis: file.analysis.clone(),
-        codec: file.update.codec,
+        // Masked integers have no codec; the sum of a group is stored as it was opened.
+        codec: if file.secure_aggregation.is_some() { Codec::F32 } else { file.update.codec },
         weight_max: file.update.weight_max,
         download: file.download,
         norm_max: file.update.norm_max.and_then(|bound| bound.fixed()),
         cadence: file.round.mode.cadence(),
+        masking: file
+            .secure_aggregation
+            .as_ref()
+            .map(|secure| secure.masking(file.round.updates_goal, secure.clip.start())),
     }
 }
 

@@ -66,5 +66,6 @@ fn candidate(number: u64) -> Arc<Candidate> {
         codecs: CodecName::ALL.to_vec(),
         schema: None,
         answers: true,
+        masks: true,
     })
 }

@@ -212,6 +212,7 @@ impl Job {
             reported: 0,
             drawn: 0,
             awaited: 0,
+            open_groups: None,
             source: Source::Clients { eligible: Vec::new(), reports: Vec::new() },
         };
         let selects = matches!(policy.tempo, Tempo::Members { .. }) && self.members.is_empty();

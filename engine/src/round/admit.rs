@@ -26,6 +26,8 @@ pub struct Candidate {
     pub schema: Option<Sha256Hash>,
     /// Whether it answers analyses.
     pub answers: bool,
+    /// Whether it can mask updates.
+    pub masks: bool,
 }
 
 /// A job's requirements on the clients of one round.
@@ -39,6 +41,8 @@ pub struct EligibilityRules<'a> {
     schema: Option<Sha256Hash>,
     /// Whether clients answer, and do not train.
     asks: bool,
+    /// Whether updates are masked, and have no codec.
+    masks: bool,
     eligibility: &'a Eligibility,
     evaluators: Option<&'a BTreeMap<String, String>>,
     /// Whether the coordinator evaluates.
@@ -71,6 +75,8 @@ pub enum Ineligible {
     Schema,
     #[error("it answers no analyses")]
     NoAnswers,
+    #[error("it cannot mask updates")]
+    NoMasks,
     #[error("it cannot write the codec {0}")]
     Codec(CodecName),
     /// A client that can write a codec can read it as well.
@@ -95,6 +101,7 @@ impl<'a> EligibilityRules<'a> {
             form: Some(job.download.codec.codec().name()).filter(|form| *form != CodecName::F32),
             schema,
             asks: job.analysis.is_some(),
+            masks: job.secure_aggregation.is_some(),
             eligibility: &job.eligibility,
             evaluators: job.evaluation.as_ref().map(|EvaluationPolicy { attributes, .. }| attributes),
             on_coordinator: job.evaluation.as_ref().is_some_and(|policy| policy.place == EvaluationPlace::Coordinator),
@@ -128,7 +135,10 @@ pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &Eligibility
         (Task::Describe, evaluators) => trains(candidate, evaluators)?,
         (Task::Train, evaluators) => {
             trains(candidate, evaluators)?;
-            if !candidate.codecs.contains(&rules.codec) {
+            if rules.masks && !candidate.masks {
+                return Err(Ineligible::NoMasks);
+            }
+            if !rules.masks && !candidate.codecs.contains(&rules.codec) {
                 return Err(Ineligible::Codec(rules.codec));
             }
             is_rested(last_round, rules)?;
@@ -203,6 +213,7 @@ mod tests {
             codecs: vec![CodecName::F32],
             schema: None,
             answers: false,
+            masks: false,
         }
     }
 
@@ -221,6 +232,7 @@ mod tests {
             form: None,
             schema: None,
             asks: false,
+            masks: false,
             eligibility: &eligibility,
             evaluators: Some(&evaluators),
             on_coordinator: false,
@@ -269,6 +281,7 @@ mod tests {
             form: None,
             schema,
             asks: false,
+            masks: false,
             eligibility: &eligibility,
             evaluators: None,
             on_coordinator: false,
@@ -306,6 +319,7 @@ mod tests {
             form: None,
             schema: None,
             asks: false,
+            masks: false,
             eligibility: &eligibility,
             evaluators: Some(&BTreeMap::new()),
             on_coordinator: false,

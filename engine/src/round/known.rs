@@ -47,6 +47,7 @@ pub(in crate::round) mod fixture {
             codecs: vec![],
             schema: None,
             answers: false,
+            masks: false,
         })
     }
 

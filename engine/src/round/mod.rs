@@ -11,6 +11,7 @@
 //! | what do the accuracies of clients come to, and how sure is that? | [`measured`] |
 //! | which versions and rounds does a job keep? | [`keeps_version`], [`history_before_ms`] |
 //! | when should a client check in again? | [`Pace`] |
+//! | what is next for a group of masked updates? | [`masking`] |
 //!
 //! [`decide`] and [`opening`] compose every other rule of this folder. Coordinator, simulation and tests call these
 //! two, so all of them play the same rounds.
@@ -26,6 +27,7 @@ mod decide;
 mod diversity;
 mod draw;
 mod known;
+pub mod masking;
 mod measured;
 mod member;
 mod norm;
@@ -44,6 +46,7 @@ mod term;
 mod times;
 mod utility;
 mod view;
+mod wait;
 
 pub use adapt::PastWork;
 pub use admit::{Candidate, Contributed, EligibilityRules, Ineligible, admit, admit_unit};

@@ -1,6 +1,6 @@
 //! The opening of a round: its policy, norm bound and seed, which follow from the rounds before.
 
-use tributary_protocol::job_file::{JobFile, NormMax};
+use tributary_protocol::job_file::{Clip, JobFile, NormMax};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::Task;
 
@@ -78,7 +78,7 @@ pub struct LastRound {
     pub training_loss: Option<f64>,
     /// Norms of its accepted updates.
     pub norms: Vec<f64>,
-    /// Of a private round: the noised share of updates within its clip, once it was released.
+    /// Of a round that hides updates: the share of them within its clip, once it was released; noised in private jobs.
     pub clip_share: Option<f64>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Lookback<'a> {
         }
         let adapt = job.round.adapt.as_ref();
         let clips = job.aggregation.combine.adaptive_clip().is_some()
-            || job.privacy.as_ref().is_some_and(|privacy| privacy.clip.adaptive().is_some());
+            || job.clip().is_some_and(|clip| clip.adaptive().is_some());
         Self {
             norms_since: match job.update.norm_max {
                 Some(NormMax::Adaptive(adaptive)) => Some(number.saturating_sub(adaptive.rounds)),
@@ -143,7 +143,7 @@ fn following_times(job: &JobFile, policy: TaskPolicy, history: &History) -> Task
 fn following_last(job: &JobFile, policy: TaskPolicy, last: Option<&LastRound>) -> TaskPolicy {
     let Some(LastRound { policy: before, training_loss, norms, clip_share }) = last else { return policy };
     let proximal = Proximal::next(&job.training.algorithm, before.proximal, *training_loss);
-    if let Some(settings) = job.privacy.as_ref().and_then(|privacy| privacy.clip.adaptive()) {
+    if let Some(settings) = job.clip().and_then(Clip::adaptive) {
         let clip = before.clip_norm.unwrap_or(settings.start);
         let moved = |share| next_clip(clip, share, settings.quantile, settings.rate);
         return TaskPolicy { proximal, clip_norm: Some(clip_share.map_or(clip, moved)), ..policy };

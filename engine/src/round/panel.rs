@@ -10,8 +10,9 @@ use tributary_protocol::state::{AbandonReason, JobState, Phase};
 
 use super::admit::Candidate;
 use super::policy::Tempo;
-use super::step::{Next, Step, is_ahead, select};
+use super::step::{Next, Step, select};
 use super::view::{Context, OpenRound};
+use super::wait::is_ahead;
 
 /// The shortest time for which clients that come are drawn, in milliseconds: a client is back within it.
 const GATHER_MS_MIN: i64 = 2_000;

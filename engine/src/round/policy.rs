@@ -35,10 +35,10 @@ pub struct TaskPolicy {
     /// Weight of FedProx's proximal term in a training round, where it adapts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proximal: Option<Proximal>,
-    /// Norm to which the updates of a training round are clipped, where it adapts or the job is private.
+    /// Norm to which the updates of a training round are clipped, where it adapts or the job hides updates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f64>,
-    /// Whether the sum is released with noise alone, and nothing that a single client reports is kept.
+    /// Whether no single update may be known: nothing that a client reports of its own is kept, and draws are secret.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_private: bool,
 }
@@ -147,11 +147,11 @@ impl TaskPolicy {
         match task {
             Task::Train => Some(Self {
                 proximal: Proximal::next(&job.training.algorithm, None, None),
-                clip_norm: match &job.privacy {
-                    Some(privacy) => Some(privacy.clip.start()),
+                clip_norm: match job.clip() {
+                    Some(clip) => Some(clip.start()),
                     None => job.aggregation.combine.adaptive_clip().map(|(norm, _)| norm),
                 },
-                is_private: job.privacy.is_some(),
+                is_private: job.hides_updates(),
                 ..Self::of_training(&job.round)
             }),
             Task::Evaluate => job.evaluation.as_ref().map(Self::of_evaluation),

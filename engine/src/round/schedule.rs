@@ -5,8 +5,8 @@ use tributary_protocol::state::{JobState, Phase, Task};
 
 use super::calendar::Calendar;
 use super::policy::Tempo;
-use super::step::is_ahead;
 use super::view::{Descriptions, JobFacts, OpenRound};
+use super::wait::is_ahead;
 
 /// What the open rounds of a job say about the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

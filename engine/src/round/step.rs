@@ -7,6 +7,7 @@ use tributary_protocol::state::{AbandonReason, JobState, Phase};
 use super::admit::Candidate;
 use super::policy::TaskPolicy;
 use super::view::{Context, OpenRound};
+use super::wait::is_ahead;
 
 /// What is done to an open round.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,6 +96,7 @@ pub(super) fn select(policy: &TaskPolicy, available: u32, opened_at_ms: i64, now
 }
 
 /// The round closes as soon as waiting longer could not improve it: the goal is met, or every client has answered.
+/// Groups that are open at the deadline may end.
 fn collect(round: &OpenRound, now_ms: i64) -> Next {
     let OpenRound { policy, reported, working, .. } = *round;
     let enough = reported >= policy.minimum;
@@ -105,6 +107,8 @@ fn collect(round: &OpenRound, now_ms: i64) -> Next {
         Next::abandon(AbandonReason::TooFewReports)
     } else if is_ahead(deadline_at_ms, policy.deadline_ms, now_ms) {
         Next::Wait(Some(deadline_at_ms))
+    } else if let Some(at_ms) = round.open_groups.and_then(|groups| groups.outlast_ms(deadline_at_ms, now_ms)) {
+        Next::Wait(Some(at_ms))
     } else if enough {
         Next::Step(Step::Close)
     } else {
@@ -112,16 +116,10 @@ fn collect(round: &OpenRound, now_ms: i64) -> Next {
     }
 }
 
-/// Whether the end of a wait of `length_ms` is still to come. An end that is further away than twice the length shows
-/// that the clock was set back; the wait ends then, because it would last as long as the clock was wrong. A clock that
-/// is set back by less prolongs the wait by less than its length.
-pub(super) fn is_ahead(at_ms: i64, length_ms: i64, now_ms: i64) -> bool {
-    now_ms < at_ms && at_ms.saturating_sub(now_ms) <= length_ms.saturating_mul(2)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::round::masking::OpenGroups;
     use crate::round::played::{context, job_file, round};
 
     const POLICY: TaskPolicy = TaskPolicy {
@@ -173,6 +171,22 @@ mod tests {
             let context = Context { job, now_ms, ..context(&file) };
             assert_eq!(next_cohort_step(&round, available, &context), expected, "{case}");
         }
+    }
+
+    #[test]
+    fn a_round_whose_groups_are_open_at_its_deadline_waits_for_them() {
+        let file = job_file("");
+        let groups = |ends_at_ms| Some(OpenGroups { ends_at_ms, stages_ms: 500 });
+        let next = |round: &OpenRound, now_ms| next_cohort_step(round, 0, &Context { now_ms, ..context(&file) });
+        let open = OpenRound { open_groups: groups(1_200), ..training(4, 0) };
+        assert_eq!(next(&open, 999), Next::Wait(Some(1_000)));
+        assert_eq!(next(&open, 1_000), Next::Wait(Some(1_200)));
+        assert_eq!(next(&open, 1_200), Next::abandon(AbandonReason::TooFewReports));
+        let restarted = OpenRound { open_groups: groups(1_900), ..training(2, 2) };
+        assert_eq!(next(&restarted, 1_499), Next::Wait(Some(1_500)), "a group has the sum of its stages");
+        assert_eq!(next(&restarted, 1_500), Next::Step(Step::Close));
+        let full = OpenRound { reported: 4, ..open };
+        assert_eq!(next(&full, 1_000), Next::Step(Step::Close), "the goal closes a round whatever is open");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use tributary_protocol::seed::Seed;
 
-use super::step::is_ahead;
+use super::wait::is_ahead;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Term {

@@ -10,6 +10,7 @@ use tributary_protocol::state::{JobState, Phase, Task};
 use super::admit::Candidate;
 use super::calendar::Calendar;
 use super::known::LastReport;
+use super::masking::OpenGroups;
 use super::member::Member;
 use super::policy::TaskPolicy;
 
@@ -75,7 +76,7 @@ pub struct OpenRound {
     pub opened_at_ms: i64,
     /// When the cohort's time ends; known once the cohort is drawn.
     pub deadline_at_ms: Option<i64>,
-    /// Clients at work.
+    /// Clients at work, among them those that wait for a group or are in an open one.
     pub working: u32,
     /// Updates or evaluations of accepted reports.
     pub reported: u32,
@@ -83,6 +84,8 @@ pub struct OpenRound {
     pub drawn: u32,
     /// Of a panel: clients that made the model, or came the last time, and have not been drawn yet.
     pub awaited: u32,
+    /// The open groups of a round whose updates are masked; none without any.
+    pub open_groups: Option<OpenGroups>,
     pub source: Source,
 }
 

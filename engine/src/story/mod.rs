@@ -5,6 +5,7 @@
 //! | why did a round take so long, or end without a result? | [`explain`], [`phases`], [`what_if`] |
 //! | what would other deadlines have done to the last rounds? | [`outlook`] |
 //! | why does a round have its goal, its deadline and its cohort? | [`adapted_goal`], [`adaptation`] |
+//! | what became of the groups of a round whose updates are masked? | [`grouped`] |
 //! | what became of a client that did not report? | [`Ending`] |
 //! | which course did a session take, how do classes compare? | [`Session::shape`], [`class_stats`], [`funnel`] |
 //! | do the updates of a device class count as often as those of the others? | [`verdicts`] |
@@ -21,6 +22,7 @@ mod bias;
 mod curve;
 mod diversity;
 mod explain;
+mod groups;
 mod health;
 mod marks;
 mod outlook;
@@ -39,6 +41,7 @@ pub use bias::{Share, verdicts};
 pub use curve::{CurveRow, curve, scalar_curve};
 pub use diversity::useful_updates;
 pub use explain::{RoundStory, Takeover, Undriven, Wanted, explain};
+pub use groups::grouped;
 pub use health::{EndedRound, EvaluatorsWanted, HealthFacts, Lost, SelectingRound, ShutOut, health};
 pub use marks::marks;
 pub use outlook::{Arrival, OUTLOOK_ROUNDS, PlayedRound, Policy, outlook};

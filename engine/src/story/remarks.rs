@@ -4,6 +4,7 @@ use tributary_protocol::job_file::{Divisor, JobFile, StalenessWeight};
 use tributary_protocol::layers::{Layer, LayeredModel, ModelSpec};
 use tributary_protocol::plan::{Algorithm, Loss};
 
+use super::groups::planned;
 use crate::round::examples_for;
 
 /// Examples of an evaluation that small fleets may not have.
@@ -11,7 +12,8 @@ const STOP_EXAMPLES_MIN: u64 = 100;
 
 /// Remarks on a valid job file, in sentences.
 pub fn remarks(file: &JobFile) -> Vec<String> {
-    let mut remarks: Vec<String> = on_stop(file).into_iter().chain(on_weights(file)).chain(on_steps(file)).collect();
+    let on_rounds = on_stop(file).into_iter().chain(on_weights(file)).chain(on_steps(file));
+    let mut remarks: Vec<String> = on_rounds.chain(planned(file)).collect();
     let ModelSpec::Layers(model) = &file.model.spec else { return remarks };
     let Ok(outputs) = model.shapes() else { return remarks };
     remarks.extend(on_rows(model, &outputs));

@@ -24,8 +24,9 @@ use crate::round::buffer::next_buffer_step;
 use crate::round::cohort::choose_cohort;
 use crate::round::known::Known;
 use crate::round::member::Member;
-use crate::round::step::{Next, is_ahead, select};
+use crate::round::step::{Next, select};
 use crate::round::view::{Context, OpenRound};
+use crate::round::wait::is_ahead;
 
 /// The members of a job and their clocks.
 #[derive(Clone, Debug)]

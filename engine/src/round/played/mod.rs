@@ -60,6 +60,7 @@ pub(super) fn round(policy: TaskPolicy, phase: Phase) -> OpenRound {
         reported: 0,
         drawn: 0,
         awaited: 0,
+        open_groups: None,
         source: Source::Clients { eligible: Vec::new(), reports: Vec::new() },
     }
 }
