@@ -71,6 +71,9 @@ pub enum ClientError {
     /// The cached model cannot predict.
     #[error("the cached model cannot be used: {0}")]
     Unusable(String),
+    /// The update was kept back: the group that was to add it up is not one to which the client gives it.
+    #[error("the update is kept back: {0}")]
+    Privacy(String),
     /// The trainer failed. The failure was reported to the coordinator.
     #[error("training failed: {0}")]
     Training(#[from] TrainError),
@@ -101,7 +104,13 @@ impl ClientError {
 
     /// Whether the coordinator wants no report of this assignment any more.
     pub(crate) fn ends_assignment(&self) -> bool {
-        self.is(ProblemType::AssignmentClosed) || self.is(ProblemType::UpdateStale)
+        let ends = [
+            ProblemType::AssignmentClosed,
+            ProblemType::UpdateStale,
+            ProblemType::GroupFailed,
+            ProblemType::GroupClosed,
+        ];
+        ends.iter().any(|kind| self.is(*kind))
     }
 
     /// Whether the same request may succeed later.

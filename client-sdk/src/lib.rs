@@ -43,6 +43,8 @@
 //! | [`clock`] | time as an argument |
 //! | `platform` | what the machine gives: an operating system (feature `native`), or nothing, as in a browser |
 //! | `locked` | locks that stay usable after a panic |
+//! | `floor` | what an app demands of every job |
+//! | [`secure`] | a member of a group whose updates are summed under masks |
 //! | `session` | what a session does next (a value without I/O), and the loop that does it |
 //! | `tasks` | what a client does for an assignment: train, evaluate, describe |
 //! | `predict` | a network that only predicts, and its export as an ONNX file |
@@ -72,6 +74,7 @@ pub mod error;
 pub mod examples;
 #[cfg(test)]
 mod fixtures;
+mod floor;
 pub mod host;
 pub mod inputs;
 #[cfg(feature = "layers")]
@@ -87,6 +90,7 @@ mod platform;
 #[cfg(feature = "layers")]
 pub mod predict;
 pub mod progress;
+pub mod secure;
 mod session;
 pub mod store;
 pub mod table;
@@ -106,6 +110,7 @@ pub use client::{Builder, Client, Settings};
 #[cfg(feature = "native")]
 pub use conditions::{ConditionedHost, Conditions, Device, Thermal, Unmet};
 pub use error::ClientError;
+pub use floor::PrivacyFloor;
 pub use host::{AlwaysOn, Host};
 #[cfg(feature = "native")]
 pub use keys::StoredKey;

@@ -41,6 +41,7 @@ pub(crate) fn thrown(error: &ClientError) -> JsValue {
         ClientError::BadAnswer(_) => "answer",
         ClientError::Training(_) => "training",
         ClientError::Unusable(_) => "model",
+        ClientError::Privacy(_) => "privacy",
         // Settings, and what a browser does not have: key stores, attestation and blocking clients.
         _ => "setup",
     };

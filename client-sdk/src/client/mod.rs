@@ -20,6 +20,7 @@ use tributary_protocol::id::{ClientId, IdError, PinnedSecret, SecretKind};
 use crate::attest::Attest;
 use crate::clock::Clock;
 use crate::error::ClientError;
+use crate::floor::PrivacyFloor;
 use crate::host::Host;
 use crate::inputs::DESCRIBE_FLOOR;
 use crate::keys::KeyStore;
@@ -63,6 +64,7 @@ pub struct Builder {
     /// Zero for never.
     checkpoint_every: Duration,
     describe_floor: u64,
+    floor: PrivacyFloor,
     table: Option<Arc<dyn Table>>,
     /// CAs in PEM.
     ca: Option<Vec<u8>>,
@@ -124,6 +126,12 @@ impl Builder {
     #[must_use]
     pub fn describe_floor(self, rows: u64) -> Self {
         Self { describe_floor: rows, ..self }
+    }
+
+    /// The least privacy with which the client takes part. Default: it takes part in every job of its population.
+    #[must_use]
+    pub fn privacy_floor(self, floor: PrivacyFloor) -> Self {
+        Self { floor, ..self }
     }
 
     /// Answers analyses from this table. Without one, the client gets none.
@@ -206,6 +214,7 @@ impl Builder {
         Ok(Client {
             context: Context {
                 describe_floor: self.describe_floor,
+                floor: self.floor,
                 table: self.table,
                 wait_ms: u32::try_from(self.wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX),
                 checkpoint_every_ms: u64::try_from(self.checkpoint_every.as_millis())
@@ -243,6 +252,7 @@ impl From<Settings> for Builder {
         if let Some(rows) = settings.describe_floor {
             builder = builder.describe_floor(rows);
         }
+        builder.floor = settings.privacy_floor;
         #[cfg(feature = "native")]
         if let Some(directory) = settings.state_dir {
             builder = builder.state_dir(directory);
@@ -267,6 +277,7 @@ impl Client {
             wait: WAIT_DEFAULT,
             checkpoint_every: CHECKPOINT_DEFAULT,
             describe_floor: DESCRIBE_FLOOR,
+            floor: PrivacyFloor::default(),
             table: None,
             ca: None,
             allows_plaintext: false,

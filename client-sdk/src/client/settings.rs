@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use crate::floor::PrivacyFloor;
+
 /// What a client is made from, as text: `Builder::from` makes a [`Builder`](super::Builder) of it. What is `None` has
 /// the default of the builder. In JSON its names may also be written as JavaScript writes them, such as `waitMs`.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
@@ -33,6 +35,10 @@ pub struct Settings {
     /// Rows that a count must speak of, as [`Builder::describe_floor`](super::Builder::describe_floor).
     #[serde(default, alias = "describeFloor")]
     pub describe_floor: Option<u64>,
+    /// The least privacy with which the client takes part, as
+    /// [`Builder::privacy_floor`](super::Builder::privacy_floor).
+    #[serde(default, alias = "privacyFloor")]
+    pub privacy_floor: PrivacyFloor,
     /// Allows `http://` to other machines, as [`Builder::allow_plaintext`](super::Builder::allow_plaintext).
     #[serde(default, alias = "allowPlaintext")]
     pub allow_plaintext: bool,

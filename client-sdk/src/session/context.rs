@@ -10,6 +10,7 @@ use tributary_protocol::id::{Name, Secret};
 use crate::attest::Attest;
 use crate::clock::Clock;
 use crate::error::ClientError;
+use crate::floor::PrivacyFloor;
 use crate::keys::request::{certificate_request, fingerprint};
 use crate::keys::{ClientCertificate, KeyStore};
 use crate::store::state::{Identity, State};
@@ -29,6 +30,8 @@ pub(crate) struct Context {
     pub(crate) checkpoint_every_ms: Option<u64>,
     /// Rows that the client tells together at least.
     pub(crate) describe_floor: u64,
+    /// The least privacy with which the client takes part.
+    pub(crate) floor: PrivacyFloor,
     /// What analyses are answered from; `None` for no answers.
     pub(crate) table: Option<Arc<dyn Table>>,
     pub(crate) state: State,

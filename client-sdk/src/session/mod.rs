@@ -5,6 +5,7 @@
 //! that ends anywhere (the process is killed, the future is dropped) is continued by the next one.
 
 mod context;
+mod exchange;
 mod step;
 mod watch;
 
@@ -15,6 +16,7 @@ use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
 
+use self::exchange::exchange;
 use self::step::{Fate, Step};
 use self::watch::Watch;
 use crate::clock::Clock;
@@ -64,11 +66,14 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
                 identity = context.enrol().await?;
                 Step::CheckIn { enrolled_again: true }
             }
-            Step::Fetch(assignment) => {
-                let deadline_ms = clock.now_ms().saturating_add(assignment.deadline_in_ms);
-                let base = fetch_base(state, coordinator, &identity.secret, &assignment).await;
-                Step::after_fetch(assignment, base, deadline_ms)
-            }
+            Step::Fetch(assignment) => match context.floor.refuses(&assignment.plan) {
+                Some(why) => Step::kept_back(assignment.id, why),
+                None => {
+                    let deadline_ms = clock.now_ms().saturating_add(assignment.deadline_in_ms);
+                    let base = fetch_base(state, coordinator, &identity.secret, &assignment).await;
+                    Step::after_fetch(assignment, base, deadline_ms)
+                }
+            },
             Step::Compute { assignment, base, deadline_ms } => {
                 let watch = Watch::begin(context, &identity.secret, &assignment);
                 let clock = clock.as_ref();
@@ -93,7 +98,7 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
                 Step::after_store(finished, host.may_continue())
             }
             Step::Deliver(finished) => {
-                let answer = deliver(context, &identity, &finished).await;
+                let answer = deliver(context, &identity, &finished, host).await;
                 settle(context, &finished, &answer)?;
                 Step::after_delivery(&finished.pending, answer)
             }
@@ -135,6 +140,7 @@ fn check_in_request<T: Trainer + ?Sized>(context: &Context, trainer: &T, host: &
         codecs: CodecName::ALL.to_vec(),
         schema: trainer.schema(),
         answers: context.table.is_some(),
+        masks: true,
         wait_ms: context.wait_ms,
     }
 }
@@ -207,10 +213,18 @@ fn store(context: &Context, finished: &Finished, next_state: Option<&ClientState
 }
 
 /// Delivers finished work. Answers how long the coordinator asks to wait before the next session, in milliseconds.
-async fn deliver(context: &Context, identity: &Identity, finished: &Finished) -> Result<u64, ClientError> {
+async fn deliver(
+    context: &Context,
+    identity: &Identity,
+    finished: &Finished,
+    host: &dyn Host,
+) -> Result<u64, ClientError> {
     let (coordinator, secret) = (&context.coordinator, &identity.secret);
     let id = finished.pending.assignment.id;
     let accepted = match &finished.pending.work {
+        Work::Update { query, .. } if finished.pending.assignment.plan.masking.is_some() => {
+            exchange(context, secret, (finished, query), host).await?
+        }
         Work::Update { query, sha256 } => {
             // Asked first, so that no bytes are sent to a round that has closed.
             let is_asked = finished.begun || finished.body.len() >= ASKED_BYTES_MIN;
@@ -219,7 +233,7 @@ async fn deliver(context: &Context, identity: &Identity, finished: &Finished) ->
                 return Ok(0);
             }
             let (body, begun) = (&finished.body, finished.begun);
-            coordinator.send_update(secret, &Update { id, query, body, sha256: *sha256, begun }).await?
+            coordinator.send_update(secret, &Update { id, query: Some(query), body, sha256: *sha256, begun }).await?
         }
         Work::Evaluation(report) => coordinator.put_evaluation(secret, id, report).await?,
         Work::Description(description) => coordinator.put_description(secret, id, description).await?,

@@ -87,6 +87,13 @@ impl Step {
         }
     }
 
+    /// The client takes no part in what it was drawn for.
+    pub(crate) fn kept_back(assignment: AssignmentId, why: String) -> Self {
+        let error = ClientError::Privacy(why);
+        let report = FailureReport { reason: FailureReason::Privacy, detail: cut(error.to_string()) };
+        Self::ReportFailure { assignment, report, error }
+    }
+
     pub(crate) fn after_fetch(assignment: Box<Assignment>, base: Result<Base, ClientError>, deadline_ms: u64) -> Self {
         match base {
             Ok(base) => Self::Compute { assignment, base, deadline_ms },
@@ -141,6 +148,9 @@ impl Step {
             Err(error) if error.ends_assignment() => {
                 Self::End(Ok(Outcome::TooLate { round, retry_after: error.retry_after().unwrap_or_default() }))
             }
+            Err(ClientError::Privacy(why)) => Self::kept_back(pending.assignment.id, why),
+            // The host ended the session while its group was awaited.
+            Err(ClientError::Training(TrainError::Interrupted)) => Self::End(Ok(interrupted())),
             Err(error) if leaves_assignment_open(&error) => {
                 // Without a report the coordinator would hand out the same work again.
                 let report = FailureReport { reason: FailureReason::DoesNotFit, detail: cut(error.to_string()) };
@@ -204,8 +214,13 @@ impl Fate {
             Ok(_) => Self::Accepted,
             // Being offline does not count as a failure: once it answers, the coordinator says what became of the
             // round.
-            Err(ClientError::Unreachable(_) | ClientError::Untrusted(_)) => Self::Kept,
+            Err(
+                ClientError::Unreachable(_)
+                | ClientError::Untrusted(_)
+                | ClientError::Training(TrainError::Interrupted),
+            ) => Self::Kept,
             Err(error @ ClientError::Refused(_)) if !error.is_temporary() => Self::Refused,
+            Err(ClientError::Privacy(_)) => Self::Refused,
             // Not from the coordinator (a proxy, a captive portal), or it is busy. Work must not stay for ever all the
             // same.
             Err(_) if failures + 1 >= DELIVERY_FAILURES_MAX => Self::GivenUp,

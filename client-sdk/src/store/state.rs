@@ -10,13 +10,15 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tributary_protocol::device::{Assignment, EvaluationReport, UpdateQuery};
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{ClientId, JobId, Name, Secret};
+use tributary_protocol::id::{AssignmentId, ClientId, JobId, Name, Secret};
 use tributary_protocol::inputs::Description;
+use zeroize::Zeroizing;
 
 use super::client_state::ClientState;
 use super::contract::{Durability, Store, StoreError};
 use super::partial::Partial;
 use crate::error::ClientError;
+use crate::secure::Member;
 
 const IDENTITY: &str = "identity.json";
 /// A [`Pending`]. Its existence says that the update's entry is complete.
@@ -27,6 +29,11 @@ const UPDATE: &str = "update.safetensors";
 const MODEL: &str = "model.safetensors";
 /// The state that replaces the job's when the pending update is accepted.
 const NEXT_STATE: &str = "memory-next.safetensors";
+
+/// The client as a member of the group for its pending update.
+const MEMBER: &str = "member.json";
+/// The masked body of the pending update.
+const MASKED: &str = "update.masked";
 
 /// The state that the last accepted update of a job left.
 fn state_entry(job: JobId) -> String {
@@ -148,8 +155,45 @@ impl State {
     /// No work is to be delivered any more; the job's state stays what it was.
     pub(crate) fn remove_finished(&self) -> Result<(), StoreError> {
         self.store.remove(PENDING)?;
+        // With the keys of the group.
+        self.store.remove(MEMBER)?;
+        self.store.remove(MASKED)?;
         self.store.remove(UPDATE)?;
         self.store.remove(NEXT_STATE)
+    }
+
+    /// The client as a member of the group for its pending update, if it has joined one.
+    ///
+    /// # Errors
+    /// [`ClientError::Privacy`] if it cannot be read: what it has decided is unknown, so nothing more may be said.
+    pub(crate) fn member(&self, id: AssignmentId) -> Result<Option<Member>, ClientError> {
+        let Some(json) = self.store.get(MEMBER)?.map(Zeroizing::new) else { return Ok(None) };
+        let unreadable = |error: &dyn std::fmt::Display| ClientError::Privacy(error.to_string());
+        let split =
+            json.split_at_checked(id.as_bytes().len()).ok_or_else(|| unreadable(&"a member's keys are lost"))?;
+        let (of, json) = split;
+        // One of an earlier assignment was left by a session that was killed.
+        if of != id.as_bytes() {
+            return Ok(None);
+        }
+        Member::from_json(json).map(Some).map_err(|error| unreadable(&error))
+    }
+
+    /// Stores what the member has decided, before it is told to anybody. It survives a power failure: a member that
+    /// forgot which share it gave away could give the other one, too.
+    pub(crate) fn save_member(&self, id: AssignmentId, member: &Member) -> Result<(), StoreError> {
+        let json = Zeroizing::new([&id.as_bytes()[..], &member.to_json()].concat());
+        self.store.put(MEMBER, &json, Durability::Power)
+    }
+
+    /// The masked body of this hash, if it is stored.
+    pub(crate) fn masked(&self, sha256: Option<Sha256Hash>) -> Result<Option<Bytes>, StoreError> {
+        let Some(sha256) = sha256 else { return Ok(None) };
+        Ok(self.store.get(MASKED)?.filter(|body| Sha256Hash::of(body) == sha256).map(Bytes::from))
+    }
+
+    pub(crate) fn save_masked(&self, body: &[u8]) -> Result<(), StoreError> {
+        self.store.put(MASKED, body, Durability::Process)
     }
 
     /// The state that the job's last accepted update left. `None` if it cannot be read: then the job starts without

@@ -29,6 +29,26 @@ impl Encoded {
     }
 }
 
+/// The values of the file of an update that this client has written.
+///
+/// # Errors
+/// [`TrainError::DoesNotFit`] if the plan has no such file.
+pub(crate) fn sent(file: &[u8], assignment: &Assignment) -> Result<Vec<f32>, TrainError> {
+    let fits = |error: &dyn std::fmt::Display| TrainError::DoesNotFit(error.to_string());
+    let parts = assignment.plan.model.parts().map_err(|error| fits(&error))?;
+    let parameters = assignment.plan.training.algorithm.update_parameters(parts.shared());
+    let parameters = Arc::new(parameters.map_err(|error| fits(&error))?);
+    norm::read(file, &parameters, &header_of(assignment)).map_err(|error| fits(&error))
+}
+
+fn header_of(assignment: &Assignment) -> UpdateHeader {
+    UpdateHeader {
+        codec: assignment.plan.codec,
+        job: assignment.job.to_string(),
+        base_version: assignment.model_version.into(),
+    }
+}
+
 /// Encodes the values of the delta of these shared parameters, then those of the control vector's change, with what
 /// earlier updates left out.
 ///
@@ -40,11 +60,7 @@ pub(super) fn encode(
     shared: &ParameterList,
     left_out: Option<&Residual>,
 ) -> Result<Encoded, TrainError> {
-    let header = UpdateHeader {
-        codec: assignment.plan.codec,
-        job: assignment.job.to_string(),
-        base_version: assignment.model_version.into(),
-    };
+    let header = header_of(assignment);
     let parameters = assignment.plan.training.algorithm.update_parameters(shared);
     let parameters = Arc::new(parameters.map_err(|error| TrainError::DoesNotFit(error.to_string()))?);
     let delta = ..shared.total();

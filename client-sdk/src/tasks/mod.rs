@@ -26,6 +26,7 @@ mod trainings;
 pub(crate) use answer::answer;
 pub(crate) use completed::Completed;
 pub(crate) use describe::describe;
+pub(crate) use encode::sent;
 pub(crate) use evaluate::evaluate;
 pub(crate) use given::Given;
 pub(crate) use train::train;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use tributary_protocol::model::ParameterList;
-use tributary_protocol::update::{DeltaSink, Residual, UpdateDecoder, UpdateHeader, UpdateLimits};
+use tributary_protocol::update::{DeltaSink, Residual, UpdateDecoder, UpdateError, UpdateHeader, UpdateLimits};
 
 /// Attempts to write a file within the bound. Scaling is linear but for rounding, so the second fits.
 pub(super) const ATTEMPTS_MAX: u32 = 8;
@@ -39,6 +39,19 @@ pub(super) fn sent(file: &[u8], parameters: &Arc<ParameterList>, header: &Update
     let mut values = vec![0.0; parameters.total()];
     decode(file, parameters, header, usize::MAX, &mut values);
     values
+}
+
+/// The values of a stored file.
+pub(super) fn read(
+    file: &[u8],
+    parameters: &Arc<ParameterList>,
+    header: &UpdateHeader,
+) -> Result<Vec<f32>, UpdateError> {
+    let mut values = vec![0.0; parameters.total()];
+    let limits = UpdateLimits::of_magnitude(f32::MAX);
+    let mut decoder = UpdateDecoder::new(Arc::clone(parameters), header.clone(), limits);
+    decoder.push(file, &mut values)?;
+    decoder.finish().map(|_| values)
 }
 
 fn decode(

@@ -33,6 +33,10 @@ use crate::progress::{Listener, Progress};
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest pause within a session that the coordinator can ask for; a longer one ends the session.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Longest time that the coordinator holds a request of a group.
+const HELD_MAX: Duration = Duration::from_secs(60);
+/// Longest answer to a request of a group, in bytes: the certificates of all members.
+const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Longest JSON body of a response, in bytes: an assignment with its plan.
 const JSON_BYTES_MAX: usize = 1 << 20;
 
@@ -161,6 +165,34 @@ impl Coordinator {
     ) -> Result<ReportAccepted, ClientError> {
         let path = format!("/device/v1/assignments/{id}/failure");
         let call = with_json(self.request(Method::POST, secret, &path), report);
+        self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
+    }
+
+    /// Sends bytes whose answer is bytes. None when the coordinator held the request and had no answer in time.
+    pub(crate) async fn held(
+        &self,
+        (method, secret, path): (Method, &Secret, &str),
+        body: &Bytes,
+    ) -> Result<Option<Vec<u8>>, ClientError> {
+        let call = Request { body: body.clone(), ..self.request(method, secret, path) };
+        let answer = async || {
+            let response = self.send(call.clone(), ANSWER_TIMEOUT + HELD_MAX).await?;
+            match response.status {
+                StatusCode::NO_CONTENT => Ok(None),
+                _ => Ok(Some(self.read_body(response.body, MESSAGE_BYTES_MAX).await?)),
+            }
+        };
+        self.retrying(answer).await
+    }
+
+    /// Sends bytes that end an exchange.
+    pub(crate) async fn put_bytes(
+        &self,
+        secret: &Secret,
+        path: &str,
+        body: &Bytes,
+    ) -> Result<ReportAccepted, ClientError> {
+        let call = Request { body: body.clone(), ..self.request(Method::PUT, secret, path) };
         self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
     }
 

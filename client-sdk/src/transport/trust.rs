@@ -32,6 +32,12 @@ pub enum Trust {
 #[error("{0}")]
 pub struct TrustError(String);
 
+impl TrustError {
+    pub(crate) fn new(reason: String) -> Self {
+        Self(reason)
+    }
+}
+
 impl Trust {
     /// Trusts the CAs of a PEM file only.
     ///

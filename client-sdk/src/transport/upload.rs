@@ -24,7 +24,8 @@ const RESUMABLE_BYTES_MIN: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Update<'a> {
     pub(crate) id: AssignmentId,
-    pub(crate) query: &'a UpdateQuery,
+    /// Its figures; none with a masked update, which has them in its body.
+    pub(crate) query: Option<&'a UpdateQuery>,
     pub(crate) body: &'a Bytes,
     pub(crate) sha256: Sha256Hash,
     /// Whether an earlier session may have sent some of it.
@@ -41,11 +42,12 @@ enum Progress {
 
 impl Update<'_> {
     fn path(&self) -> String {
-        format!("/device/v1/assignments/{}/update", self.id)
+        let group = if self.query.is_none() { "group/" } else { "" };
+        format!("/device/v1/assignments/{}/{group}update", self.id)
     }
 
     fn path_and_query(&self) -> String {
-        let UpdateQuery { weight, loss, steps, train_ms, metrics } = self.query;
+        let Some(UpdateQuery { weight, loss, steps, train_ms, metrics }) = self.query else { return self.path() };
         // Neither numbers nor names of metrics need escapes in a query.
         let metrics = if metrics.is_empty() { String::new() } else { format!("&metrics={metrics}") };
         let loss = loss.map(|loss| format!("&loss={loss:?}")).unwrap_or_default();
@@ -135,7 +137,7 @@ mod tests {
         let id = AssignmentId::from_random([1; 16]);
         for loss in [0.25, 0.0, -0.5, 1e-7, 1e12, 0.1 + 0.2, f64::MIN_POSITIVE] {
             let (query, body) = (query(loss), Bytes::new());
-            let update = Update { id, query: &query, body: &body, sha256: Sha256Hash::of(b""), begun: false };
+            let update = Update { id, query: Some(&query), body: &body, sha256: Sha256Hash::of(b""), begun: false };
             let path = update.path_and_query();
             let pairs: Vec<_> = path.split(['?', '&']).skip(1).map(|pair| pair.split_once('=').unwrap()).collect();
             let [("weight", "10"), ("loss", text), ("steps", "3"), ("train_ms", "12")] = pairs[..] else {
@@ -151,7 +153,7 @@ mod tests {
         let metrics = Scalars::new().with("f1.macro-avg_2", 1e-9).unwrap().with("auc", 0.91).unwrap();
         let (query, body) = (UpdateQuery { metrics, ..query(0.5) }, Bytes::new());
         let id = AssignmentId::from_random([1; 16]);
-        let update = Update { id, query: &query, body: &body, sha256: Sha256Hash::of(b""), begun: false };
+        let update = Update { id, query: Some(&query), body: &body, sha256: Sha256Hash::of(b""), begun: false };
         assert!(update.path_and_query().ends_with("&train_ms=12&metrics=auc:0.91,f1.macro-avg_2:1e-9"));
     }
 
@@ -159,7 +161,8 @@ mod tests {
     fn progress_counts_only_for_the_same_body() {
         let (body, query) = (Bytes::from_static(b"0123456789"), query(0.5));
         let sha256 = Sha256Hash::of(&body);
-        let update = Update { id: AssignmentId::from_random([1; 16]), query: &query, body: &body, sha256, begun: true };
+        let id = AssignmentId::from_random([1; 16]);
+        let update = Update { id, query: Some(&query), body: &body, sha256, begun: true };
         let of = |pairs: &[(&'static str, String)]| {
             let pairs = pairs.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
             progress(&pairs.collect(), &update)

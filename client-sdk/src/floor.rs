@@ -1,0 +1,39 @@
+//! What an app demands of every job, whatever an operator configures.
+
+use serde::Deserialize;
+use tributary_protocol::device::Plan;
+
+/// The least privacy with which an app takes part. A weaker job is refused by the installed app itself, which reports
+/// the failure `privacy` and sends nothing else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct PrivacyFloor {
+    /// Only jobs whose updates are masked, so that the coordinator learns sums of groups alone.
+    #[serde(alias = "secureAggregation")]
+    pub secure_aggregation: bool,
+    /// Fewest members whose updates are in a sum with this client's.
+    #[serde(alias = "survivorsMin")]
+    pub survivors_min: u16,
+}
+
+impl PrivacyFloor {
+    /// Only jobs whose updates are masked, with so many survivors at least.
+    pub fn secure(survivors_min: u16) -> Self {
+        Self { secure_aggregation: true, survivors_min }
+    }
+
+    /// Why this client takes no part in a plan, if it does not.
+    pub(crate) fn refuses(&self, plan: &Plan) -> Option<String> {
+        match plan.masking {
+            None if self.secure_aggregation => Some("the coordinator would read what this client sends".to_owned()),
+            Some(masking) => {
+                let left = masking.survivors_min(masking.group_min);
+                (left < u32::from(self.survivors_min)).then(|| {
+                    format!("a sum may be that of {left} members, and this client demands {}", self.survivors_min)
+                })
+            }
+            None => None,
+        }
+    }
+}

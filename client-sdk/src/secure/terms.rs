@@ -1,0 +1,50 @@
+//! What a client knows of a group before it joins, and demands of it.
+
+use serde::{Deserialize, Serialize};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::JobId;
+use tributary_protocol::secure::sizes;
+
+/// Who is trusted to form groups honestly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupTrust {
+    /// The coordinator: it reads no update if it follows the protocol.
+    Honest,
+    /// Nobody: members sign rosters and survivors with the keys of their device certificates.
+    Signed,
+}
+
+/// What an assignment, its plan and the app's floors say about a group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Terms {
+    /// The job of the assignment.
+    pub job: JobId,
+    /// The round of the assignment.
+    pub round: u64,
+    /// Hash of the model that was trained; zeros in buffered jobs.
+    pub model: Sha256Hash,
+    /// Hash of the plan.
+    pub plan: Sha256Hash,
+    /// Coordinates of the rotated delta.
+    pub length: u32,
+    /// Who is trusted.
+    pub trust: GroupTrust,
+    /// Fewest members of a group.
+    pub members_min: u16,
+    /// Fewest survivors, whatever the share of losses allows.
+    pub survivors_min: u16,
+    /// Fewest neighbours of a member, unless all others are neighbours.
+    pub degree_min: u16,
+    /// Share of members that may be lost.
+    pub dropouts: f64,
+    /// Share of members that may lie.
+    pub corrupt: f64,
+}
+
+impl Terms {
+    /// Fewest survivors of a group with so many members.
+    pub(super) fn survivors_min(&self, members: u16) -> u16 {
+        self.survivors_min.max(sizes::survivors_min(members, self.dropouts)).max(2)
+    }
+}
