@@ -429,6 +429,62 @@ create table round_keys (
     foreign key (job, task, round) references rounds (job, task, number) on delete cascade
 );
 
+-- Groups of clients that add up their updates under masks.
+create table secure_groups (
+    id text primary key,
+    job text not null,
+    task text not null,
+    round bigint not null,
+    -- What its members agree on: job, round, group, model, plan, sizes.
+    context bytea not null,
+    stage text not null check (stage in ('sharing', 'masking', 'agreeing', 'unmasking', 'summed', 'failed')),
+    stage_since_ms bigint not null,
+    -- How long a member may take for its masked update.
+    masking_ms bigint not null,
+    members bigint not null,
+    -- Their number, and a bit for each whose masked update is in the sum. It is written once and never computed again.
+    survivors bytea,
+    -- Of the opened sum: updates, and those that were within the clip.
+    summed bigint,
+    whole bigint,
+    -- Why it failed.
+    reason text,
+    foreign key (job, task, round) references rounds (job, task, number) on delete cascade
+);
+create index secure_groups_of_round on secure_groups (job, task, round);
+
+-- Clients that joined with finished work. Those without a group wait for one.
+create table secure_members (
+    assignment text primary key references assignments (id) on delete cascade,
+    job text not null,
+    task text not null,
+    round bigint not null,
+    joined_at_ms bigint not null,
+    -- When it last asked for its group: one that is silent has left.
+    asked_at_ms bigint not null,
+    -- Its public keys and commitments.
+    record bytea not null,
+    group_id text references secure_groups (id) on delete cascade,
+    -- Its place in the roster.
+    position bigint,
+    -- SHA-256 of its masked update, once it is stored.
+    body text,
+    foreign key (job, task, round) references rounds (job, task, number) on delete cascade
+);
+create index secure_members_of_round on secure_members (job, task, round);
+create index secure_members_of_group on secure_members (group_id);
+
+-- What members send each other through the coordinator: sealed shares, then the shares that open the sum. They are
+-- deleted when the group ends.
+create table secure_shares (
+    group_id text not null references secure_groups (id) on delete cascade,
+    stage text not null check (stage in ('sharing', 'unmasking')),
+    sender bigint not null,
+    recipient bigint not null,
+    share bytea not null,
+    primary key (group_id, stage, sender, recipient)
+);
+
 -- What units (clients, or persons with several) have contributed to private jobs.
 create table privacy_units (
     job text not null references jobs (id) on delete cascade,
@@ -557,6 +613,8 @@ create table seats (
     schema_sha256 text,
     -- Whether it answers analyses.
     answers boolean not null,
+    -- Whether it can mask updates.
+    masks boolean not null,
     until_ms bigint not null
 );
 create index seats_of_population on seats (population);

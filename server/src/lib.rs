@@ -44,6 +44,7 @@ pub mod fleet;
 pub mod guard;
 mod lifecycle;
 pub mod load;
+mod masking;
 pub mod metrics;
 pub mod models;
 pub mod net;

@@ -62,11 +62,12 @@ impl FiguresRow {
 }
 
 impl Tx {
-    /// The accepted updates of a round, in the order of their assignments' ids.
+    /// The accepted updates of a round, in the order of their assignments' ids. The sum of a group is one of them, that
+    /// of its first member; the others have none of their own.
     pub async fn accepted_updates(&mut self, round: RoundKey) -> Result<Vec<AcceptedRow>, DbError> {
         let sql = "select a.id, a.base_version, a.updates, a.weight, a.update_norm, a.loss, a.steps, a.report_sha256, c.number \
                    from assignments a join clients c on c.id = a.client \
-                   where a.job = $1 and a.task = $2 and a.round = $3 and a.state = 'reported' order by a.id";
+                   where a.job = $1 and a.task = $2 and a.round = $3 and a.state = 'reported' and a.updates > 0 order by a.id";
         let (job, number) = (round.job.to_string(), i64::from(round.number));
         Ok(fetch!(self, AcceptedRow, fetch_all, sql, job.as_str(), round.task.as_str(), number))
     }

@@ -218,7 +218,8 @@ macro_rules! assignment_view_columns {
          a.ended_at_ms, a.late_at_ms, a.stopped_at_ms, coalesce(a.deadline_at_ms, r.deadline_at_ms) as deadline_at_ms, \
          (a.deadline_at_ms is null and r.reported >= r.goal) as goal_met, a.base_version, \
          case when a.base_version < r.base_version then r.base_version - a.base_version else 0 end as staleness, \
-         a.weight, a.loss, a.accuracy, a.work_ms, a.update_norm, a.cosine, a.bytes_up, a.bytes_down, a.raw_bytes_up, a.raw_bytes_down, a.metrics, c.attributes"
+         a.weight, \
+         case when a.updates = 1 then a.loss end as loss, a.accuracy, a.work_ms, a.update_norm, a.cosine, a.bytes_up, a.bytes_down, a.raw_bytes_up, a.raw_bytes_down, a.metrics, c.attributes"
     };
 }
 pub(super) use assignment_view_columns;

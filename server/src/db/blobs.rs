@@ -40,10 +40,11 @@ struct Named {
     object: ObjectRow,
 }
 
-/// Names of the updates of a round (`$1` job, `$2` task, `$3` number).
+/// Names of the updates of a round, masked ones included (`$1` job, `$2` task, `$3` number).
 macro_rules! updates_of_round {
     () => {
-        "(select 'update/' || id from assignments where job = $1 and task = $2 and round = $3)"
+        "(select kind || id from assignments cross join (select 'update/' as kind union all select 'masked/') kinds \
+         where job = $1 and task = $2 and round = $3)"
     };
 }
 

@@ -44,7 +44,7 @@ impl DbError {
         Self::Unavailable(sqlx::Error::WorkerCrashed)
     }
 
-    pub(super) fn corrupt(what: &str, why: impl std::fmt::Display) -> Self {
+    pub(crate) fn corrupt(what: &str, why: impl std::fmt::Display) -> Self {
         Self::Corrupt(format!("{what}: {why}"))
     }
 }

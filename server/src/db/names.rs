@@ -72,3 +72,8 @@ pub fn test_set_key(job: JobId, upload: u64) -> String {
 pub fn update_key(assignment: AssignmentId) -> String {
     format!("update/{assignment}")
 }
+
+/// The name of the body of a masked update, until the sum of its group is open.
+pub fn masked_key(assignment: AssignmentId) -> String {
+    format!("masked/{assignment}")
+}

@@ -76,12 +76,18 @@ enum Found {
 async fn look(driver: &Driver, job: JobId) -> Result<Found, DriverError> {
     let Some(seen) = Seen::read(driver, job).await? else { return Ok(Found::Ended) };
     rebuild_sums(driver, &seen);
+    if seen.step_groups(&driver.services).await? {
+        return Ok(Found::Moved);
+    }
     match decide(&seen.view(), driver.services.clock.now_ms()) {
         Decision::Act(act) => {
             perform(driver, &seen, act).await?;
             Ok(Found::Moved)
         }
-        Decision::Wait { until_ms, missing } => Ok(Found::Nothing { until_ms, missing }),
+        Decision::Wait { until_ms, missing } => {
+            let until_ms = until_ms.into_iter().chain(seen.groups_until_ms(driver.services.clock.now_ms())).min();
+            Ok(Found::Nothing { until_ms, missing })
+        }
         Decision::Ended => Ok(Found::Ended),
     }
 }

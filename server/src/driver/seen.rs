@@ -12,6 +12,9 @@ use super::context::Driver;
 use super::error::DriverError;
 use crate::db::{DbError, JobRow, RoundKey, RoundRow, Tx};
 use crate::fleet::waiting::Waiting;
+use crate::masking::step::{Standing, Times};
+use crate::models::error::CommitError;
+use crate::services::Services;
 
 pub(super) struct Seen {
     pub(super) spec: Arc<JobSpec>,
@@ -22,6 +25,8 @@ pub(super) struct Seen {
     rounds: Vec<OpenRound>,
     work: Option<OpenWork>,
     members: Vec<Member>,
+    /// The groups of the round that trains, where its updates are masked, with the round's place.
+    groups: Option<(usize, Standing)>,
 }
 
 impl Seen {
@@ -41,11 +46,21 @@ impl Seen {
         }
         let waiting = Waiting::read(services, fleet, &mut tx, &spec, &rows).await?;
         let mut rounds = Vec::with_capacity(rows.len());
-        for row in &rows {
+        let times = Times { now_ms: services.clock.now_ms(), started_at_ms: driver.leases.started_at_ms() };
+        let mut groups = None;
+        for (place, row) in rows.iter().enumerate() {
             let source = source(driver, &mut tx, &spec, &waiting, row).await?;
-            rounds.push(OpenRound { awaited: awaited(&mut tx, row).await?, ..open_round(row, source) });
+            let mut round = OpenRound { awaited: awaited(&mut tx, row).await?, ..open_round(row, source) };
+            if (row.task, row.phase) == (Task::Train, Phase::Training)
+                && let Some(standing) = Standing::read(&mut tx, &spec, row, times).await?
+            {
+                round.open_groups = standing.open_groups();
+                groups = Some((place, standing));
+            }
+            rounds.push(round);
         }
         Ok(Some(Self {
+            groups,
             work: if tempo.is_buffer() { tx.open_work(id).await? } else { None },
             members: match tempo {
                 Tempo::Members { .. } => tx.members(id).await?,
@@ -56,6 +71,19 @@ impl Seen {
             facts,
             rounds,
         }))
+    }
+
+    /// Takes the next step of a group. False when none is due.
+    pub(super) async fn step_groups(&self, services: &Services) -> Result<bool, CommitError> {
+        let Some((place, groups)) = &self.groups else { return Ok(false) };
+        let round = &self.rows[*place];
+        groups.step(services, &self.spec_of(round), round).await
+    }
+
+    /// When a group may have a step to take, unless something changes.
+    pub(super) fn groups_until_ms(&self, now_ms: i64) -> Option<i64> {
+        let (place, groups) = self.groups.as_ref()?;
+        groups.next_ms(&self.spec, &self.rows[*place], now_ms)
     }
 
     pub(super) fn view(&self) -> JobView<'_> {
@@ -122,6 +150,7 @@ fn open_round(row: &RoundRow, source: Source) -> OpenRound {
         working: row.working(),
         reported: row.reported,
         awaited: 0,
+        open_groups: None,
         drawn: if matches!(row.policy().tempo, Tempo::Panel { .. }) { row.cohort } else { row.drawn },
         source,
     }

@@ -56,6 +56,7 @@ impl HeldCheckIn {
             codecs: request.codecs,
             schema: request.schema,
             answers: request.answers,
+            masks: request.masks,
         });
         let shown = fleet.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
         let seat = fleet.lobby.enter(client.population.clone(), Arc::clone(&candidate));

@@ -155,6 +155,7 @@ mod tests {
             codecs: vec![],
             schema: None,
             answers: false,
+            masks: false,
         })
     }
 

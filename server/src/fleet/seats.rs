@@ -151,6 +151,7 @@ mod tests {
             codecs: vec![],
             schema: None,
             answers: false,
+            masks: false,
         })
     }
 

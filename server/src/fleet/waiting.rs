@@ -144,6 +144,7 @@ pub fn attributes_fit(attributes: Attributes, rules: &EligibilityRules<'_>) -> b
         codecs: CodecName::ALL.to_vec(),
         schema: None,
         answers: true,
+        masks: true,
     };
     admit(&candidate, None, rules).is_ok()
 }

@@ -5,7 +5,7 @@ use tributary_protocol::classes::ClassCountsError;
 use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::id::{AssignmentId, ClientId};
 use tributary_protocol::inputs::DescriptionError;
-use tributary_protocol::state::{AssignmentState, Phase, Task};
+use tributary_protocol::state::{AssignmentState, GroupFailure, GroupStage, Phase, Task};
 use tributary_protocol::traffic::Traffic;
 
 use super::standings::quarantine_offender;
@@ -41,6 +41,19 @@ pub(crate) enum Refusal {
     Between(u32),
     #[error("{0} has reported other bytes")]
     Conflict(AssignmentId),
+    /// The job adds up masked updates, and this is not how it takes them; or the other way round.
+    #[error("{0}")]
+    Masking(&'static str),
+    /// The client has joined no group, or its group has not formed yet.
+    #[error("{0} is in no group")]
+    NoGroup(AssignmentId),
+    #[error("the group is at another stage, {0}")]
+    GroupPassed(GroupStage),
+    #[error("the group has no sum: {0}")]
+    GroupFailed(GroupFailure),
+    /// The message of a member is malformed.
+    #[error("{0}")]
+    Message(String),
     /// The report contradicts earlier ones of its round. The assignment is still open.
     #[error(transparent)]
     Misfit(ClassCountsError),
@@ -129,6 +142,11 @@ pub(crate) async fn require_open(
         _ => {}
     }
     Err(closed(assignment, round))
+}
+
+/// Checks that a client which waits in its round has not been let go. Its deadline does not matter: the driver ends it.
+pub(crate) fn require_held(assignment: &AssignmentRow, round: &RoundRow) -> Result<(), Refusal> {
+    if assignment.state == AssignmentState::Assigned { Ok(()) } else { Err(closed(assignment, round)) }
 }
 
 async fn came_back(services: &Services, assignment: &AssignmentRow, comes: Comes) -> Result<(), DbError> {

@@ -11,6 +11,7 @@ use tributary_protocol::state::{AbandonReason, Phase, Task};
 use super::buffers;
 use super::drawn::{assign, commit_and_give, stand_up};
 use super::expiry::{Need, expire_one};
+use super::open_groups;
 use super::privacy;
 use crate::blob::BlobError;
 use crate::db::{
@@ -128,6 +129,9 @@ pub(super) async fn close_in(services: &Services, tx: &mut Tx, round: &RoundRow,
         if round.policy().is_private {
             let spec = services.spec(tx, key.job).await?.ok_or_else(DbError::lost)?;
             privacy::charge(tx, &spec, round, now_ms).await?;
+        }
+        if round.policy().is_private {
+            open_groups::end(tx, key, now_ms).await?;
         }
         // Open assignments of a buffer move on when the next round opens.
         if !round.is_buffer() {
@@ -258,6 +262,7 @@ pub(crate) async fn abandon(services: &Services, key: RoundKey, reason: AbandonR
         let is_needed = !matches!(reason, AbandonReason::JobStopped | AbandonReason::Superseded);
         expire(&mut tx, key, if is_needed { Need::Needed } else { Need::Spare }, now_ms).await?;
     }
+    open_groups::end(&mut tx, key, now_ms).await?;
     let objects = tx.delete_updates(key).await?;
     tx.delete_round_key(key).await?;
     if key.task == Task::Describe {

@@ -90,6 +90,10 @@ async fn make_and_store(
             version.clip_share = clip_share;
             step_statistics(norms)
         }
+        None if spec.file.hides_updates() => {
+            version.clip_share = services.db.look().await?.clip_share_of_groups(round.key()).await?;
+            step_statistics(norms)
+        }
         None => update_statistics(services, sums, spec, round, updates, &combined, norms).await?,
     };
     rounds::commit(services, round.key(), &mut version, &statistics).await?;

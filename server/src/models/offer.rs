@@ -97,7 +97,8 @@ fn described(services: &Services, client: &ClientRow, work: &Work, spec: &JobSpe
     };
     // An update with a larger weight than the client told is refused, so the client learns what it told.
     let weight_max = row.weight_max(spec.plan.weight_max);
-    let training = round.policy().training(&spec.plan.training);
+    let plan = spec.plan_of_round(round.goal, round.policy().clip_norm);
+    let training = round.policy().training(&plan.training);
     Some(Assignment {
         id: row.id,
         task: key.task,
@@ -110,7 +111,7 @@ fn described(services: &Services, client: &ClientRow, work: &Work, spec: &JobSpe
         model_deltas: files.deltas,
         control: files.control,
         dropped_round: files.dropped_round,
-        plan: Plan { weight_max, training, ..spec.plan.clone() },
+        plan: Plan { weight_max, training, ..plan },
         seed,
         deadline_in_ms,
         ask_every_ms: ask_every_ms(round.cohort),

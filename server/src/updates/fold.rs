@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use tributary_engine::job::JobSpec;
+use tributary_protocol::secure::packed::Unpacker;
 use tributary_protocol::update::{DeltaSink, UpdateError, UpdateLimits, UpdateStatistics};
 
 use super::decoding::Decoding;
@@ -16,7 +17,15 @@ use crate::services::Services;
 
 /// The decoder of an update in flight, with the sum that it adds to.
 #[derive(Debug)]
-pub(crate) struct Folding {
+pub(crate) enum Folding {
+    Update(Box<UpdateFolding>),
+    /// Nobody can read the update: only its form is checked.
+    Masked(Unpacker),
+}
+
+/// The decoder of an update that can be read.
+#[derive(Debug)]
+pub(crate) struct UpdateFolding {
     spec: Arc<JobSpec>,
     base_version: u32,
     decoding: Decoding<Add>,
@@ -34,38 +43,48 @@ impl Folding {
         services: &Services,
     ) -> Self {
         let sink = Add { flight, values: 0 };
-        Self {
+        Self::Update(Box::new(UpdateFolding {
             spec: Arc::clone(spec),
             base_version,
             decoding: Decoding::new(spec, base_version, limits, &services.cores, sink),
             metrics: Arc::clone(&services.metrics),
             cores: services.cores.clone(),
-        }
+        }))
     }
 
     /// Decodes the next bytes and adds the values that they complete. After an error call [`Self::undo`].
     pub(crate) async fn push(&mut self, piece: &Bytes) -> Result<(), UpdateError> {
-        self.decoding.push(piece).await
+        match self {
+            Self::Update(update) => update.decoding.push(piece).await,
+            Self::Masked(reader) => Ok(reader.read(piece, |_| ())?),
+        }
     }
 
     /// Checks that the update is complete. If it is not, call [`Self::undo`].
     pub(crate) fn finish(&mut self) -> Result<UpdateStatistics, UpdateError> {
-        self.decoding.finish()
+        match self {
+            Self::Update(update) => update.decoding.finish(),
+            Self::Masked(reader) => {
+                Ok(reader.clone().finish().map(|_| UpdateStatistics { norm: 0.0, magnitude_max: 0.0 })?)
+            }
+        }
     }
 
     /// Counts the update: it is acknowledged.
     pub(crate) fn land(self) {
-        let (Add { flight, .. }, seconds) = self.decoding.into_sink();
+        let Self::Update(update) = self else { return };
+        let (Add { flight, .. }, seconds) = update.decoding.into_sink();
         if let Some(flight) = flight {
             flight.land();
-            self.metrics.folded(seconds);
+            update.metrics.folded(seconds);
         }
     }
 
     /// Subtracts what was added, by decoding the same bytes again: the sum is then as if the update had never arrived.
     /// If the bytes cannot be read, the sum becomes invalid and is rebuilt from the stored updates.
     pub(crate) async fn undo(self, replay: Result<Replay<'_>, BlobError>) {
-        let Self { spec, base_version, decoding, cores, .. } = self;
+        let Self::Update(update) = self else { return };
+        let UpdateFolding { spec, base_version, decoding, cores, .. } = *update;
         let progress = decoding.progress();
         let (Add { flight: Some(flight), values: added }, _) = decoding.into_sink() else { return };
         if added == 0 {

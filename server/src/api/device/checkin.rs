@@ -69,7 +69,7 @@ pub(super) async fn check_in(
     answer(Box::pin(after_wait(&app, &client, &waited)).await?)
 }
 
-fn too_many_held() -> ApiError {
+pub(super) fn too_many_held() -> ApiError {
     let detail = "too many clients of this address wait for work already";
     ApiError::new(ProblemType::TooManyRequests, detail).retry_after_ms(guard::RETRY_MS)
 }

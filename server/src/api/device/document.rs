@@ -86,6 +86,35 @@ fn own() -> Vec<Call> {
             .nothing(204, "This part is stored; `Upload-Offset` says where to go on."),
         head("/assignments/{assignment}/update", "uploadOffset", "How much of an update is here.")
             .nothing(204, "`Upload-Offset` says where to go on, `Upload-Complete: ?1` that it has counted."),
+        put("/assignments/{assignment}/group", "joinGroup", "Joins with finished work, to add up updates under masks.")
+            .takes_raw(BYTES)
+            .answers_raw(200, "The group, with the records of the neighbours.", BYTES)
+            .nothing(204, "No group has formed yet: ask again."),
+        put("/assignments/{assignment}/group/shares", "shareSecrets", "Sends sealed shares of the member's secrets.")
+            .takes_raw(BYTES)
+            .answers_raw(200, "The shares of the neighbours.", BYTES)
+            .nothing(204, "Others have not sent theirs yet: ask again."),
+        put("/assignments/{assignment}/group/update", "sendMasked", "Sends a masked update.")
+            .header("Repr-Digest", DIGEST)
+            .header("Upload-Complete", "`?0` when the update does not end with this body.")
+            .takes_raw(BYTES)
+            .answers::<ReportAccepted>(200, "It is stored. It counts once the sum of its group is open.")
+            .nothing(204, "This part is stored; `Upload-Offset` says where to go on."),
+        patch("/assignments/{assignment}/group/update", "resumeMasked", "Goes on with a masked update that broke off.")
+            .header("Repr-Digest", DIGEST)
+            .header("Upload-Offset", "Where in the update this body begins, in bytes.")
+            .header("Upload-Complete", "`?1` when the update ends with this body, else `?0`.")
+            .takes_raw(PARTIAL_UPLOAD)
+            .answers::<ReportAccepted>(200, "It is whole and stored.")
+            .nothing(204, "This part is stored; `Upload-Offset` says where to go on."),
+        head("/assignments/{assignment}/group/update", "maskedOffset", "How much of a masked update is here.")
+            .nothing(204, "`Upload-Offset` says where to go on, `Upload-Complete: ?1` that it is whole."),
+        get("/assignments/{assignment}/group/survivors", "survivors", "The members whose updates are in the sum.")
+            .answers_raw(200, "Their number, and a bitmap.", BYTES)
+            .nothing(204, "They are not known yet: ask again."),
+        put("/assignments/{assignment}/group/unmask", "unmask", "Sends the shares that open the sum.")
+            .takes_raw(BYTES)
+            .answers::<ReportAccepted>(200, "They are stored."),
         put("/assignments/{assignment}/evaluation", "sendEvaluation", "Sends what was measured.")
             .takes::<EvaluationReport>()
             .answers::<ReportAccepted>(200, "It is stored and counts."),

@@ -3,6 +3,7 @@
 mod checkin;
 mod credentials;
 pub(super) mod document;
+mod group;
 mod jobs;
 mod report;
 mod texts;
@@ -42,6 +43,14 @@ pub(super) fn routes() -> Router<Arc<App>> {
             "/assignments/{id}/update",
             put(update::put_update).patch(update::patch_update).head(update::upload_offset),
         )
+        .route("/assignments/{id}/group", put(group::join))
+        .route("/assignments/{id}/group/shares", put(group::put_shares))
+        .route(
+            "/assignments/{id}/group/update",
+            put(update::put_masked).patch(update::patch_masked).head(update::masked_offset),
+        )
+        .route("/assignments/{id}/group/survivors", get(group::survivors))
+        .route("/assignments/{id}/group/unmask", put(group::unmask))
         .route("/assignments/{id}/evaluation", put(report::put_evaluation))
         .route("/assignments/{id}/description", put(report::put_description))
         .route("/assignments/{id}/failure", post(report::post_failure))

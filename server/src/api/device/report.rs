@@ -260,6 +260,14 @@ pub(super) async fn refused(app: &App, client: &ClientRow, refusal: Refusal) -> 
         Refusal::Rejected(_) => ProblemType::UpdateRejected,
         Refusal::Conflict(_) => ProblemType::UpdateConflict,
         Refusal::Misfit(_) | Refusal::Sums(_) => ProblemType::UpdateRejected,
+        Refusal::Masking(_) | Refusal::NoGroup(_) => ProblemType::WrongState,
+        Refusal::Message(_) => ProblemType::Malformed,
+        Refusal::GroupPassed(_) | Refusal::GroupFailed(_) => {
+            let is_over = matches!(refusal, Refusal::GroupFailed(_));
+            let kind = if is_over { ProblemType::GroupFailed } else { ProblemType::GroupClosed };
+            let retry_after_ms = app.fleet.retry_of(app, client, RetryReason::Reported).await?;
+            return Ok(ApiError::new(kind, detail).retry_after_ms(retry_after_ms));
+        }
         Refusal::Stale(_) => {
             // New work may be there already.
             let retry_after_ms = app.fleet.retry_of(app, client, RetryReason::Reported).await?;

@@ -31,13 +31,7 @@ pub(super) async fn put_update(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Response> {
-    let announced = Announced {
-        digest: digest(&headers)?,
-        length: number(&headers, &header::CONTENT_LENGTH)?,
-        offset: None,
-        complete: complete(&headers)?.unwrap_or(true),
-    };
-    receive(&app, client, id, query, announced, body).await
+    receive(&app, client, id, Some(query), begins(&headers)?, body).await
 }
 
 pub(super) async fn patch_update(
@@ -48,18 +42,53 @@ pub(super) async fn patch_update(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Response> {
+    receive(&app, client, id, Some(query), resumes(&headers)?, body).await
+}
+
+/// A masked update says nothing of itself outside of its body.
+pub(super) async fn put_masked(
+    State(app): State<Arc<App>>,
+    Device(client): Device,
+    Path(id): Path<AssignmentId>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer<Response> {
+    receive(&app, client, id, None, begins(&headers)?, body).await
+}
+
+pub(super) async fn patch_masked(
+    State(app): State<Arc<App>>,
+    Device(client): Device,
+    Path(id): Path<AssignmentId>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer<Response> {
+    receive(&app, client, id, None, resumes(&headers)?, body).await
+}
+
+/// What the headers say of a body that begins an update.
+fn begins(headers: &HeaderMap) -> Answer<Announced> {
+    Ok(Announced {
+        digest: digest(headers)?,
+        length: number(headers, &header::CONTENT_LENGTH)?,
+        offset: None,
+        complete: complete(headers)?.unwrap_or(true),
+    })
+}
+
+/// What the headers say of a body that continues an update.
+fn resumes(headers: &HeaderMap) -> Answer<Announced> {
     let missing = |name: &str| ApiError::new(ProblemType::Malformed, format!("resuming an upload needs {name}"));
     if headers.get(header::CONTENT_TYPE).is_none_or(|value| value != PARTIAL_UPLOAD) {
         return Err(missing(&format!("Content-Type: {PARTIAL_UPLOAD}")));
     }
-    let begin = number(&headers, &HeaderName::from_static(UPLOAD_OFFSET))?;
-    let announced = Announced {
-        digest: Some(digest(&headers)?.ok_or_else(|| missing("Repr-Digest: sha-256=:..:"))?),
-        length: number(&headers, &header::CONTENT_LENGTH)?,
+    let begin = number(headers, &HeaderName::from_static(UPLOAD_OFFSET))?;
+    Ok(Announced {
+        digest: Some(digest(headers)?.ok_or_else(|| missing("Repr-Digest: sha-256=:..:"))?),
+        length: number(headers, &header::CONTENT_LENGTH)?,
         offset: Some(begin.ok_or_else(|| missing("Upload-Offset: <bytes>"))?),
-        complete: complete(&headers)?.ok_or_else(|| missing("Upload-Complete: ?0 or ?1"))?,
-    };
-    receive(&app, client, id, query, announced, body).await
+        complete: complete(headers)?.ok_or_else(|| missing("Upload-Complete: ?0 or ?1"))?,
+    })
 }
 
 pub(super) async fn upload_offset(
@@ -67,7 +96,19 @@ pub(super) async fn upload_offset(
     Device(client): Device,
     Path(id): Path<AssignmentId>,
 ) -> Answer<Response> {
-    match offset(&app, &app.updates, client.id, id).await {
+    offset_of(&app, &client, id, false).await
+}
+
+pub(super) async fn masked_offset(
+    State(app): State<Arc<App>>,
+    Device(client): Device,
+    Path(id): Path<AssignmentId>,
+) -> Answer<Response> {
+    offset_of(&app, &client, id, true).await
+}
+
+async fn offset_of(app: &App, client: &Identified, id: AssignmentId, is_masked: bool) -> Answer<Response> {
+    match offset(app, &app.updates, client.id, id, is_masked).await {
         Ok(None) => Ok(progress(None, true)),
         Ok(Some((bytes, digest))) => {
             let mut response = progress(Some(bytes), false);
@@ -76,7 +117,7 @@ pub(super) async fn upload_offset(
             }
             Ok(response)
         }
-        Err(refusal) => answer(&app, &client, refusal).await,
+        Err(refusal) => answer(app, client, refusal).await,
     }
 }
 
@@ -84,7 +125,7 @@ async fn receive(
     app: &App,
     client: Identified,
     id: AssignmentId,
-    query: UpdateQuery,
+    query: Option<UpdateQuery>,
     announced: Announced,
     body: Body,
 ) -> Answer<Response> {

@@ -17,12 +17,14 @@ use crate::api::auth::{Operator, Views};
 use crate::api::extract::{Json, Path, Place, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::api::story::enrolled::Enrolled;
+use crate::api::story::groups::Groups;
 use crate::api::story::{Selection, missed, missing_driver, takeover, undriven};
 use crate::app::App;
 use crate::db::{DbError, RoundFilter, RoundKey, RoundPlace, RoundRow, Tx};
 use crate::runtime::offload::blocking;
 use tributary_engine::story::{
-    RoundStory, adaptation, adapted_goal, curve as curve_of, explain, marks as marks_of, phases, scalar_curve, what_if,
+    RoundStory, adaptation, adapted_goal, curve as curve_of, explain, grouped, marks as marks_of, phases, scalar_curve,
+    what_if,
 };
 
 /// Points of a learning curve: the default and the limit.
@@ -201,6 +203,7 @@ pub(super) async fn show(
         Some(RoundBuffer { slack: Some(_), .. }) if round.phase.is_open() => tx.member_clocks(job).await?,
         _ => Vec::new(),
     };
+    let Groups { groups, waiting } = Groups::read(&mut tx, &stored.file.0, round.goal, key).await?;
     drop(tx);
 
     let story = RoundStory {
@@ -214,7 +217,7 @@ pub(super) async fn show(
         clocks: &clocks,
     };
     Ok(Json(RoundDetail {
-        explanation: [Some(explain(&story, now_ms)), adapted_goal(&round), adaptation(&round)]
+        explanation: [Some(explain(&story, now_ms)), grouped(&groups), adapted_goal(&round), adaptation(&round)]
             .into_iter()
             .flatten()
             .collect::<Vec<_>>()
@@ -224,6 +227,8 @@ pub(super) async fn show(
         what_if: deadlines(&round, &cohort),
         staleness,
         clocks,
+        groups,
+        waiting_for_group: waiting,
         classes_measured_on: round.measured_on.filter(|_| classes.is_some()),
         classes,
         round,

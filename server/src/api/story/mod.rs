@@ -2,6 +2,7 @@
 
 pub(super) mod disk;
 pub(super) mod enrolled;
+pub(super) mod groups;
 pub(super) mod health;
 pub(super) mod progress;
 

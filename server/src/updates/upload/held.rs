@@ -9,7 +9,7 @@ use tributary_protocol::update::{DeltaSink, UpdateStatistics};
 
 use super::receiving::Receiving;
 use super::{Body, Target, UploadRefusal, Uploaded, piece};
-use crate::blob::{Staged, update_key};
+use crate::blob::Staged;
 use crate::db::{Report, Times};
 use crate::lifecycle::assignments::{Received, Refusal};
 use crate::updates::decoding::Decoding;
@@ -33,6 +33,9 @@ impl Receiving<'_> {
         if upload.announced.digest.is_some_and(|announced| announced != sha256) {
             // The body was damaged on the way: this says nothing about the update.
             return upload.refuse(target, received, UploadRefusal::WrongDigest(sha256)).await;
+        }
+        if let Some(group) = &target.group {
+            return self.held_masked(group, body, sha256, received).await;
         }
         let norm = match self.check(&body).await {
             Ok(UpdateStatistics { norm, .. }) => norm,
@@ -82,7 +85,7 @@ impl Receiving<'_> {
     /// Stores an update that is right with its report, and adds it to the sum.
     async fn store(&self, report: Report, body: &Bytes) -> Result<(), UploadRefusal> {
         let Self { upload, target, bench, .. } = self;
-        let staged = bench.stage(update_key(upload.id), body.clone(), upload.services.clock.now_ms()).await?;
+        let staged = bench.stage(target.key(), body.clone(), upload.services.clock.now_ms()).await?;
         // A place in the sum, before the report can close the round: the commit waits for it instead of reading the
         // update from the database.
         let mut flight = self.flight();

@@ -6,8 +6,10 @@
 //! off is kept, so that its sender can resume.
 
 mod body;
+mod group;
 mod held;
 mod incoming;
+mod masked;
 mod receiving;
 mod refusal;
 mod streamed;
@@ -28,12 +30,13 @@ use tributary_protocol::update::UpdateLimits;
 use super::Updates;
 use super::claims::Claim;
 use crate::blob::Staged;
-use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundRow};
+use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundRow, masked_key, update_key};
 use crate::lifecycle::acceptance::{Accepted, Submission};
 use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
 use crate::services::Services;
 pub(crate) use body::Body;
 use body::{Stops, piece};
+use group::Group;
 pub(crate) use refusal::{Stop, UploadRefusal};
 
 /// Largest update that is held in memory and stored by the transaction that acknowledges it.
@@ -76,7 +79,8 @@ pub(crate) struct Upload {
     pub(crate) updates: Arc<Updates>,
     pub(crate) client: ClientId,
     pub(crate) id: AssignmentId,
-    pub(crate) query: UpdateQuery,
+    /// The figures of a plain update; none with a masked one, which has them in its slots.
+    pub(crate) query: Option<UpdateQuery>,
     pub(crate) announced: Announced,
 }
 
@@ -94,20 +98,47 @@ struct Target {
     assignment: AssignmentRow,
     round: RoundRow,
     spec: Arc<JobSpec>,
+    /// The group of a client whose update is masked.
+    group: Option<Group>,
 }
 
 impl Target {
-    async fn find(services: &Services, client: ClientId, id: AssignmentId) -> Result<Self, UploadRefusal> {
+    async fn find(
+        services: &Services,
+        client: ClientId,
+        id: AssignmentId,
+        is_masked: bool,
+    ) -> Result<Self, UploadRefusal> {
         let mut tx = services.db.read().await?;
         let (assignment, round) = assignments::find(&mut tx, client, id, Some(Task::Train)).await?;
         let spec = services.spec(&mut tx, round.job).await?;
         let spec = spec.ok_or_else(|| Refusal::NotFound(round.job.to_string()))?;
-        Ok(Self { assignment, round, spec })
+        let group = Group::find(&mut tx, (&spec, &round), id, is_masked, services.clock.now_ms()).await?;
+        Ok(Self { assignment, round, spec, group })
     }
 
     /// When the assignment no longer takes an update.
     fn until_ms(&self) -> i64 {
-        self.assignment.until_ms(&self.round).unwrap_or(0)
+        match &self.group {
+            Some(group) => group.until_ms,
+            None => self.assignment.until_ms(&self.round).unwrap_or(0),
+        }
+    }
+
+    /// Checks that the update is still wanted.
+    async fn require_open(&self, services: &Services) -> Result<(), Refusal> {
+        match &self.group {
+            Some(group) => group.require_open(),
+            None => assignments::require_open(services, &self.assignment, &self.round, Comes::Finished).await,
+        }
+    }
+
+    /// The name of the body.
+    fn key(&self) -> String {
+        match &self.group {
+            Some(_) => masked_key(self.assignment.id),
+            None => update_key(self.assignment.id),
+        }
     }
 
     /// What an update of this round must keep to.
@@ -126,7 +157,10 @@ impl Target {
     }
 
     fn has_reported(&self) -> bool {
-        self.assignment.state == AssignmentState::Reported
+        match &self.group {
+            Some(group) => group.body.is_some(),
+            None => self.assignment.state == AssignmentState::Reported,
+        }
     }
 }
 
@@ -138,7 +172,7 @@ impl Upload {
         if target.has_reported() {
             return self.repeat(&target, body).await;
         }
-        assignments::require_open(&self.services, &target.assignment, &target.round, Comes::Finished).await?;
+        target.require_open(&self.services).await?;
         let Announced { length, offset, .. } = self.announced;
         let bytes = length.unwrap_or(0).saturating_add(offset.unwrap_or(0));
         if bytes > target.spec.update_bytes_max {
@@ -161,12 +195,12 @@ impl Upload {
     }
 
     async fn target(&self) -> Result<Target, UploadRefusal> {
-        Target::find(&self.services, self.client, self.id).await
+        Target::find(&self.services, self.client, self.id, self.query.is_none()).await
     }
 
     /// Checks the figures that come with the update.
     fn check_figures(&self, Target { assignment, spec, .. }: &Target) -> Result<(), String> {
-        let (query, job_max) = (&self.query, spec.plan.weight_max);
+        let (Some(query), job_max) = (&self.query, spec.plan.weight_max) else { return Ok(()) };
         if query.weight == 0 {
             return Err("the weight is 0: an update must come from at least one example".into());
         }
@@ -195,23 +229,24 @@ impl Upload {
 
     /// What the update adds to the count and weight of its round.
     fn contribution(&self) -> Contribution {
-        Contribution::of_one(Weight::examples(self.query.weight))
+        Contribution::of_one(Weight::examples(self.query.as_ref().map_or(0, |query| query.weight)))
     }
 
     /// `norm` is that of the update, if it was measured.
     fn report(&self, norm: Option<f64>, sha256: Sha256Hash, received: Received, spec: &JobSpec) -> Report {
         let traffic = Traffic { bytes_up: received.bytes, raw_bytes_up: spec.plain_bytes, ..Traffic::default() };
-        let UpdateQuery { loss, steps, train_ms, ref metrics, .. } = self.query;
         let contribution = self.contribution();
-        let figures = match &spec.privacy {
-            None => Figures { contribution, loss, norm, steps, metrics: metrics.clone() },
+        let figures = match &self.query {
+            Some(UpdateQuery { loss, steps, metrics, .. }) if spec.privacy.is_none() => {
+                Figures { contribution, loss: *loss, norm, steps: *steps, metrics: metrics.clone() }
+            }
             // A unit counts as one, and what its client reports is kept nowhere.
-            Some(_) => Figures { contribution: Contribution::of_one(Weight::examples(1)), ..Figures::default() },
+            _ => Figures { contribution: Contribution::of_one(Weight::examples(1)), ..Figures::default() },
         };
         Report {
             figures,
             accuracy: None,
-            work_ms: train_ms,
+            work_ms: self.query.as_ref().map_or(0, |query| query.train_ms),
             classes: None,
             description: None,
             sha256,
@@ -262,7 +297,7 @@ impl Upload {
     async fn stop(&self, stop: Stop) -> Result<Uploaded, UploadRefusal> {
         let target = self.target().await?;
         if !target.has_reported() && !matches!(stop, Stop::Stopping | Stop::Outpaced) {
-            assignments::require_open(&self.services, &target.assignment, &target.round, Comes::Finished).await?;
+            target.require_open(&self.services).await?;
         }
         Err(UploadRefusal::Stopped(stop))
     }
@@ -335,6 +370,10 @@ impl Upload {
         // Of an update that resumes, this body is only the end: its announced hash stands for the whole.
         let announced = self.announced.digest.filter(|_| self.announced.offset.is_some());
         let sha256 = announced.unwrap_or_else(|| hasher.finish());
+        if let Some(group) = &target.group {
+            let is_same = group.body == Some(sha256);
+            return if is_same { Ok(Uploaded::Accepted) } else { Err(Refusal::Conflict(self.id).into()) };
+        }
         let report = self.report(None, sha256, Received::default(), &target.spec);
         self.accept_now(&mut self.submission(&target, report, None)).await?;
         Ok(Uploaded::Accepted)
@@ -348,14 +387,15 @@ pub(crate) async fn offset(
     updates: &Updates,
     client: ClientId,
     id: AssignmentId,
+    is_masked: bool,
 ) -> Result<Option<(u64, Option<Sha256Hash>)>, UploadRefusal> {
-    let target = Target::find(services, client, id).await?;
+    let target = Target::find(services, client, id, is_masked).await?;
     if target.has_reported() {
         return Ok(None);
     }
-    assignments::require_open(services, &target.assignment, &target.round, Comes::Finished).await?;
+    target.require_open(services).await?;
     let _claim = claim(services, updates, id, target.until_ms()).await?;
-    if Target::find(services, client, id).await?.has_reported() {
+    if Target::find(services, client, id, is_masked).await?.has_reported() {
         return Ok(None);
     }
     // A power failure may undo it, since it ends the requests as well; so asking costs no sync.

@@ -10,7 +10,7 @@ use super::incoming::{End, Incoming};
 use super::receiving::Receiving;
 use super::refusal::is_small_body;
 use super::{Body, HELD_BYTES_MAX, Stop, Target, Upload, UploadRefusal, Uploaded};
-use crate::blob::{BlobError, Owner, Spool, Staged, Workbench, update_key};
+use crate::blob::{BlobError, Owner, Spool, Staged, Workbench};
 use crate::db::{BLOB_CHUNK_BYTES, Times};
 use crate::lifecycle::assignments::Received;
 use crate::updates::budget::Need;
@@ -21,7 +21,7 @@ impl Receiving<'_> {
     /// Receives a body, chunk by chunk.
     pub(super) async fn streamed(&self, mut body: Body) -> Result<Uploaded, UploadRefusal> {
         let Self { upload, target, bench, share, .. } = self;
-        let spool = upload.spool(bench, target.until_ms(), share.chunk_bytes()).await?;
+        let spool = upload.spool(bench, target, share.chunk_bytes()).await?;
         let mut incoming = self.incoming(spool).await;
         let end = match incoming.replay().await {
             Ok(()) => incoming.read(&mut body, share, &target.spec, pin!(self.stops().first())).await,
@@ -53,9 +53,12 @@ impl Receiving<'_> {
         let (Target { assignment, spec, .. }, services) = (self.target, &self.upload.services);
         let bad = self.upload.check_figures(self.target).err();
         // An update of a buffered job may end in another round than it began in: it is added once it is acknowledged.
-        let is_added = bad.is_none() && !self.target.is_buffered();
+        let is_added = bad.is_none() && !self.target.is_buffered() && self.target.group.is_none();
         let flight = if is_added { self.flight() } else { None };
-        let folding = Folding::new(spec, assignment.base_version, self.target.limits(), flight, services);
+        let folding = match &self.target.group {
+            Some(group) => Folding::Masked(group.reader()),
+            None => Folding::new(spec, assignment.base_version, self.target.limits(), flight, services),
+        };
         let mut incoming = Incoming::new(spool, folding, services.clock.clone());
         if let Some(reason) = bad {
             incoming.refuse(reason).await;
@@ -75,13 +78,13 @@ impl Upload {
     }
 
     /// Where the body is stored: a new body, or one that broke off.
-    async fn spool(&self, bench: &Workbench, until_ms: i64, chunk_bytes: usize) -> Result<Spool, UploadRefusal> {
+    async fn spool(&self, bench: &Workbench, target: &Target, chunk_bytes: usize) -> Result<Spool, UploadRefusal> {
         let digest = self.announced.digest;
         let owner = Owner {
-            name: update_key(self.id),
+            name: target.key(),
             assignment: digest.map(|_| self.id),
             sha256: digest,
-            expires_at_ms: until_ms,
+            expires_at_ms: target.until_ms(),
         };
         let db = &self.services.db;
         let mut tx = db.begin().await?;
@@ -127,6 +130,10 @@ impl Upload {
                 return self.refuse(target, received, error.into()).await;
             }
         };
+        if let Some(group) = &target.group {
+            let mut staged = staged;
+            return self.keep_masked(target, group, &mut staged, sha256, whole).await;
+        }
         let report = self.report(Some(summary.norm), sha256, whole, &target.spec);
         let mut submission = self.submission(target, report, Some(staged));
         let accepted = self.accept(&mut submission).await.map_err(UploadRefusal::from);

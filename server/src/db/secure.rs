@@ -1,0 +1,343 @@
+//! Secure aggregation: clients that have joined, their groups, and what members send each other.
+
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::{AssignmentId, ClientId, GroupId};
+use tributary_protocol::secure::Survivors;
+use tributary_protocol::state::{GroupFailure, GroupStage};
+
+use super::tx::{Text, execute, fetch, fetch_in, insert_all, stored};
+use super::{DbError, RoundKey, Tx, masked_key};
+
+/// A group of a round.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct SecureGroupRow {
+    #[sqlx(try_from = "String")]
+    pub id: GroupId,
+    /// What its members agree on, as they hash it.
+    pub context: Vec<u8>,
+    #[sqlx(try_from = "String")]
+    pub stage: GroupStage,
+    pub stage_since_ms: i64,
+    /// How long a member may take for its masked update.
+    pub masking_ms: i64,
+    #[sqlx(try_from = "i64")]
+    pub members: u32,
+    /// The members whose masked updates are in the sum, as they are told.
+    pub survivors: Option<Vec<u8>>,
+    summed: Option<i64>,
+    whole: Option<i64>,
+    reason: Option<Text<GroupFailure>>,
+}
+
+/// A client that joined with finished work.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct SecureMemberRow {
+    #[sqlx(try_from = "String")]
+    pub assignment: AssignmentId,
+    #[sqlx(try_from = "String")]
+    pub client: ClientId,
+    /// Number of the client's enrolment.
+    #[sqlx(try_from = "i64")]
+    pub number: u64,
+    pub joined_at_ms: i64,
+    /// When it last asked for its group.
+    pub asked_at_ms: i64,
+    /// Its public keys and commitments.
+    pub record: Vec<u8>,
+    group_id: Option<Text<GroupId>>,
+    position: Option<i64>,
+    body: Option<Text<Sha256Hash>>,
+}
+
+/// What a member sent another one.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct SecureShareRow {
+    #[sqlx(try_from = "i64")]
+    pub sender: u16,
+    #[sqlx(try_from = "i64")]
+    pub recipient: u16,
+    pub share: Vec<u8>,
+}
+
+/// When members send each other something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShareStage {
+    Sharing,
+    Unmasking,
+}
+
+/// A group that forms.
+#[derive(Clone, Debug)]
+pub struct NewSecureGroup {
+    pub id: GroupId,
+    pub round: RoundKey,
+    pub context: Vec<u8>,
+    pub masking_ms: i64,
+    /// In the order of the roster.
+    pub members: Vec<AssignmentId>,
+}
+
+impl SecureGroupRow {
+    /// The members whose masked updates are in the sum, once that is fixed.
+    pub fn survivors(&self) -> Option<Survivors> {
+        self.survivors.as_ref().and_then(|bytes| Survivors::from_bytes(bytes).ok())
+    }
+
+    pub fn reason(&self) -> Option<GroupFailure> {
+        self.reason.map(|Text(reason)| reason)
+    }
+
+    /// Updates in the opened sum.
+    pub fn summed(&self) -> u32 {
+        self.summed.and_then(|summed| u32::try_from(summed).ok()).unwrap_or(0)
+    }
+
+    /// Updates in the opened sum that were within the clip.
+    pub fn whole(&self) -> u32 {
+        self.whole.and_then(|whole| u32::try_from(whole).ok()).unwrap_or(0)
+    }
+}
+
+impl SecureMemberRow {
+    pub fn group(&self) -> Option<GroupId> {
+        self.group_id.map(|Text(group)| group)
+    }
+
+    /// Its place in the roster of its group.
+    pub fn position(&self) -> Option<u16> {
+        self.position.and_then(|position| u16::try_from(position).ok())
+    }
+
+    /// SHA-256 of its masked update, once it is stored.
+    pub fn body(&self) -> Option<Sha256Hash> {
+        self.body.map(|Text(body)| body)
+    }
+}
+
+impl ShareStage {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Sharing => "sharing",
+            Self::Unmasking => "unmasking",
+        }
+    }
+}
+
+/// The columns of a [`SecureMemberRow`] from `m`, joined with assignments `a` and clients `c`.
+macro_rules! member_columns {
+    () => {
+        "m.assignment, a.client, c.number, m.joined_at_ms, m.asked_at_ms, m.record, m.group_id, m.position, m.body \
+         from secure_members m join assignments a on a.id = m.assignment join clients c on c.id = a.client"
+    };
+}
+
+/// The columns of a [`SecureGroupRow`].
+macro_rules! group_columns {
+    () => {
+        "id, context, stage, stage_since_ms, masking_ms, members, survivors, summed, whole, reason from secure_groups"
+    };
+}
+
+impl Tx {
+    /// A client joins with finished work.
+    ///
+    /// # Errors
+    /// [`DbError::Duplicate`] when it has joined before.
+    pub async fn join_secure(
+        &mut self,
+        assignment: AssignmentId,
+        round: RoundKey,
+        record: &[u8],
+        now_ms: i64,
+    ) -> Result<(), DbError> {
+        let sql = "insert into secure_members (assignment, job, task, round, joined_at_ms, asked_at_ms, record) \
+                   values ($1, $2, $3, $4, $5, $5, $6)";
+        let (job, number) = (round.job.to_string(), i64::from(round.number));
+        execute!(self, sql, assignment.to_string(), job, round.task.as_str(), number, now_ms, record);
+        Ok(())
+    }
+
+    /// A client that waits for a group asks again.
+    pub async fn ask_secure(&mut self, assignment: AssignmentId, now_ms: i64) -> Result<(), DbError> {
+        let sql = "update secure_members set asked_at_ms = $2 where assignment = $1";
+        execute!(self, sql, assignment.to_string(), now_ms);
+        Ok(())
+    }
+
+    /// A client that joined, by its assignment.
+    pub async fn secure_member(&mut self, assignment: AssignmentId) -> Result<Option<SecureMemberRow>, DbError> {
+        let sql = concat!("select ", member_columns!(), " where m.assignment = $1");
+        Ok(fetch!(self, SecureMemberRow, fetch_optional, sql, assignment.to_string()))
+    }
+
+    /// The clients that joined a round, are still at work and have no group, in the order in which they came.
+    pub async fn secure_lobby(&mut self, round: RoundKey) -> Result<Vec<SecureMemberRow>, DbError> {
+        let sql = concat!(
+            "select ",
+            member_columns!(),
+            " where m.job = $1 and m.task = $2 and m.round = $3 and m.group_id is null and a.state = 'assigned' \
+             order by m.joined_at_ms, m.assignment"
+        );
+        let (job, number) = (round.job.to_string(), i64::from(round.number));
+        Ok(fetch!(self, SecureMemberRow, fetch_all, sql, job, round.task.as_str(), number))
+    }
+
+    /// The members of a group, in the order of its roster.
+    pub async fn secure_members(&mut self, group: GroupId) -> Result<Vec<SecureMemberRow>, DbError> {
+        let sql = concat!("select ", member_columns!(), " where m.group_id = $1 order by m.position");
+        Ok(fetch!(self, SecureMemberRow, fetch_all, sql, group.to_string()))
+    }
+
+    /// Stores a group with its members.
+    pub async fn insert_secure_group(&mut self, group: &NewSecureGroup, now_ms: i64) -> Result<(), DbError> {
+        let sql = "insert into secure_groups (id, job, task, round, context, stage, stage_since_ms, masking_ms, members) \
+                   values ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+        let NewSecureGroup { id, round, context, masking_ms, members } = group;
+        let (job, number) = (round.job.to_string(), i64::from(round.number));
+        let (id, stage) = (id.to_string(), GroupStage::Sharing.as_str());
+        let (task, size) = (round.task.as_str(), stored(members.len() as u64));
+        execute!(self, sql, id.as_str(), job, task, number, context.as_slice(), stage, now_ms, *masking_ms, size);
+        let sql = "update secure_members set group_id = $2, position = $3 where assignment = $1 and group_id is null";
+        for (position, assignment) in (0i64..).zip(members) {
+            if execute!(self, sql, assignment.to_string(), id.as_str(), position) != 1 {
+                return Err(DbError::Corrupt(format!("{assignment} cannot be a member of {id}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The groups of a round, in the order of their ids.
+    pub async fn secure_groups(&mut self, round: RoundKey) -> Result<Vec<SecureGroupRow>, DbError> {
+        let sql = concat!(
+            "select ",
+            group_columns!(),
+            " where job = $1 and task = $2 and round = $3 order by stage_since_ms, id"
+        );
+        let (job, number) = (round.job.to_string(), i64::from(round.number));
+        Ok(fetch!(self, SecureGroupRow, fetch_all, sql, job, round.task.as_str(), number))
+    }
+
+    pub async fn secure_group(&mut self, group: GroupId) -> Result<Option<SecureGroupRow>, DbError> {
+        let sql = concat!("select ", group_columns!(), " where id = $1");
+        Ok(fetch!(self, SecureGroupRow, fetch_optional, sql, group.to_string()))
+    }
+
+    /// Moves a group from one stage to the next one. False when it was in another one.
+    pub async fn move_secure_group(
+        &mut self,
+        group: GroupId,
+        [from, to]: [GroupStage; 2],
+        now_ms: i64,
+    ) -> Result<bool, DbError> {
+        let sql = "update secure_groups set stage = $3, stage_since_ms = $4 where id = $1 and stage = $2";
+        Ok(execute!(self, sql, group.to_string(), from.as_str(), to.as_str(), now_ms) == 1)
+    }
+
+    /// Fixes whose updates are in the sum of a group. False when that was fixed before.
+    pub async fn store_survivors(&mut self, group: GroupId, survivors: &[u8]) -> Result<bool, DbError> {
+        let sql = "update secure_groups set survivors = $2 where id = $1 and survivors is null";
+        Ok(execute!(self, sql, group.to_string(), survivors) == 1)
+    }
+
+    /// Stores why a group failed.
+    pub async fn store_group_failure(&mut self, group: GroupId, reason: GroupFailure) -> Result<(), DbError> {
+        execute!(self, "update secure_groups set reason = $2 where id = $1", group.to_string(), reason.as_str());
+        Ok(())
+    }
+
+    /// Stores how many updates are in the opened sum, and how many of them were within the clip.
+    pub async fn store_summed(&mut self, group: GroupId, [summed, whole]: [u32; 2]) -> Result<(), DbError> {
+        let sql = "update secure_groups set summed = $2, whole = $3 where id = $1";
+        execute!(self, sql, group.to_string(), i64::from(summed), i64::from(whole));
+        Ok(())
+    }
+
+    /// Notes that the masked update of a member is stored.
+    pub async fn store_masked(&mut self, assignment: AssignmentId, sha256: Sha256Hash) -> Result<bool, DbError> {
+        let sql = "update secure_members set body = $2 where assignment = $1 and body is null";
+        Ok(execute!(self, sql, assignment.to_string(), sha256.to_string()) == 1)
+    }
+
+    /// Stores what a member sends others. False when it has sent something before.
+    pub async fn store_shares(
+        &mut self,
+        group: GroupId,
+        stage: ShareStage,
+        sender: u16,
+        shares: &[(u16, Vec<u8>)],
+    ) -> Result<bool, DbError> {
+        let sql = "insert into secure_shares (group_id, stage, sender, recipient, share) ";
+        let (group, sender) = (group.to_string(), i64::from(sender));
+        let stored = async {
+            insert_all!(self, sql, shares, |values, (recipient, share)| {
+                values.push_bind(group.as_str()).push_bind(stage.as_str()).push_bind(sender);
+                values.push_bind(i64::from(*recipient)).push_bind(share.as_slice());
+            });
+            Ok::<_, DbError>(())
+        };
+        match stored.await {
+            Ok(()) => Ok(true),
+            Err(DbError::Duplicate) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What members of a group have sent in a stage, by sender and recipient.
+    pub async fn shares(&mut self, group: GroupId, stage: ShareStage) -> Result<Vec<SecureShareRow>, DbError> {
+        let sql = "select sender, recipient, share from secure_shares where group_id = $1 and stage = $2 \
+                   order by sender, recipient";
+        Ok(fetch!(self, SecureShareRow, fetch_all, sql, group.to_string(), stage.as_str()))
+    }
+
+    /// What a member has sent in a stage.
+    pub async fn shares_from(
+        &mut self,
+        group: GroupId,
+        stage: ShareStage,
+        sender: u16,
+    ) -> Result<Vec<SecureShareRow>, DbError> {
+        let sql = "select sender, recipient, share from secure_shares where group_id = $1 and stage = $2 and sender = $3 \
+                   order by recipient";
+        let (group, sender) = (group.to_string(), i64::from(sender));
+        Ok(fetch!(self, SecureShareRow, fetch_all, sql, group, stage.as_str(), sender))
+    }
+
+    /// What members have sent this one in the stage of sharing.
+    pub async fn shares_to(&mut self, group: GroupId, recipient: u16) -> Result<Vec<SecureShareRow>, DbError> {
+        let sql = "select sender, recipient, share from secure_shares \
+                   where group_id = $1 and stage = 'sharing' and recipient = $2 order by sender";
+        Ok(fetch!(self, SecureShareRow, fetch_all, sql, group.to_string(), i64::from(recipient)))
+    }
+
+    /// The members of a group that have sent something in a stage.
+    pub async fn senders(&mut self, group: GroupId, stage: ShareStage) -> Result<Vec<u16>, DbError> {
+        let sql = "select distinct sender from secure_shares where group_id = $1 and stage = $2 order by sender";
+        let rows = fetch!(self, (i64,), fetch_all, sql, group.to_string(), stage.as_str());
+        Ok(rows.into_iter().filter_map(|(sender,)| u16::try_from(sender).ok()).collect())
+    }
+
+    /// The share of a round's updates that were within the clip, over the opened sums of its groups.
+    pub async fn clip_share_of_groups(&mut self, round: RoundKey) -> Result<Option<f64>, DbError> {
+        let groups = self.secure_groups(round).await?;
+        let sum = |of: fn(&SecureGroupRow) -> u32| groups.iter().map(of).map(f64::from).sum::<f64>();
+        let summed = sum(SecureGroupRow::summed);
+        Ok((summed > 0.0).then(|| sum(SecureGroupRow::whole) / summed))
+    }
+
+    /// Deletes the shares of a group that has ended, and the masked updates of these members. Returns the objects that
+    /// the caller deletes after the commit.
+    pub async fn forget_secrets(&mut self, group: GroupId, members: &[AssignmentId]) -> Result<Vec<String>, DbError> {
+        execute!(self, "delete from secure_shares where group_id = $1", group.to_string());
+        let names: Vec<String> = members.iter().map(|member| masked_key(*member)).collect();
+        self.delete_bodies(&names).await
+    }
+
+    /// Deletes bodies by their names. Returns the objects that the caller deletes after the commit.
+    pub(super) async fn delete_bodies(&mut self, names: &[String]) -> Result<Vec<String>, DbError> {
+        let staged = "update staged_bodies set blob = null, expires_at_ms = 0 where blob in ";
+        fetch_in!(self, (String,), staged, names, " returning id");
+        fetch_in!(self, (String,), "delete from blob_chunks where blob in ", names, " returning blob");
+        let objects = fetch_in!(self, (String,), "delete from objects where blob in ", names, " returning object");
+        Ok(objects.into_iter().map(|(object,)| object).collect())
+    }
+}
