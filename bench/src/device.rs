@@ -199,6 +199,7 @@ pub(crate) fn check_in_body(wait_ms: u32) -> Bytes {
         codecs: CodecName::ALL.to_vec(),
         schema: None,
         answers: false,
+        masks: false,
         wait_ms,
     })
 }

@@ -16,6 +16,7 @@ mod process;
 mod recovery;
 mod round;
 mod rules;
+mod secure;
 mod simulated;
 mod sink;
 mod tempo;
@@ -68,6 +69,8 @@ enum BenchCommand {
     Tempo(tempo::TempoArgs),
     /// What privacy costs and prevents: accuracy of private jobs, attacks on what training leaks, and audits.
     Privacy(privacy::PrivacyArgs),
+    /// Bytes and computation of a group whose updates are masked, in this process.
+    Secure(secure::SecureArgs),
     /// Every figure with a target, beside it: the benchmarks above but for learning, each in a separate process.
     All(all::AllArgs),
     /// Receives bodies and discards them: the yardstick of `aggregate`.
@@ -106,6 +109,7 @@ async fn run(command: BenchCommand, output: &Output) -> Result<(), CliError> {
         BenchCommand::Serve(args) => serve::run(*args, output).await,
         BenchCommand::Tempo(args) => tempo::run(&args, output).await,
         BenchCommand::Privacy(args) => privacy::run(&args, output).await,
+        BenchCommand::Secure(args) => secure::run(&args, output).await,
         BenchCommand::Train(args) => train::run(&args, output).await,
         BenchCommand::Predict(args) => predict::run(&args, output).await,
         BenchCommand::Training(args) => training::run(&args, output).await,

@@ -18,6 +18,17 @@ const FIRST: &str = include_str!("../../examples/first.toml");
 const DIGITS: &str = include_str!("../../examples/digits.toml");
 /// The population of these files.
 const POPULATION: &str = "population = \"shop\"";
+/// Clients of a masked job would tell the sums of their tables one by one.
+const STANDARDIZED: &str = "standardize = \"federated\"           \
+                            # a first round fixes means and deviations over all clients\n";
+/// How a job for a table is evaluated, and how one is whose updates nobody may read.
+const EVALUATED: &str = "[evaluation]                        \
+                         # any client measures the new model, on the examples that it holds out\n";
+const SECURE: &str = "[aggregation]
+combine = \"uniform_mean\"            # nobody can weigh what nobody can read
+
+[secure_aggregation]                # the coordinator learns sums of groups alone, and measures on its own test set
+";
 /// Pixels of a digit.
 const PIXELS: usize = 64;
 /// A target of so many different numbers may well be no class.
@@ -60,6 +71,9 @@ pub(crate) struct JobArgs {
     /// How many clients there are: a round waits for all of them, and is abandoned without half of them.
     #[arg(long, default_value_t = 1, value_name = "CLIENTS", requires = "csv", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients: u32,
+    /// The coordinator adds up updates that it cannot read; it needs 3 clients or more.
+    #[arg(long, requires = "csv")]
+    secure: bool,
     /// The job's population [default: shop].
     #[arg(long, value_name = "NAME")]
     population: Option<Name>,
@@ -157,8 +171,7 @@ layers = [
 ]
 
 [model.inputs]
-standardize = \"federated\"           # a first round fixes means and deviations over all clients
-target = {target}
+{standardize}target = {target}
 columns = [
 {columns}]
 
@@ -174,8 +187,7 @@ updates_min = {minimum}                     # with fewer at the deadline, it is 
 over_selection = 1.0                # no spare clients
 deadline_ms = 60000
 
-[evaluation]                        # any client measures the new model, on the examples that it holds out
-
+{evaluation}
 [stop]
 rounds = 10
 ",
@@ -183,7 +195,9 @@ rounds = 10
         target = table(&target),
         columns = columns.concat(),
         batch_size = (each / 20).clamp(1, 32),
-        minimum = clients.div_ceil(2),
+        minimum = clients.div_ceil(2).max(if args.secure { 3 } else { 1 }),
+        evaluation = if args.secure { SECURE } else { EVALUATED },
+        standardize = if args.secure { "" } else { STANDARDIZED },
     )
 }
 
@@ -240,6 +254,7 @@ mod tests {
             shared: false,
             target_column: None,
             clients: 4,
+            secure: false,
             population,
         }
     }

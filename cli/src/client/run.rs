@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use tokio::task::JoinSet;
 use tributary_client::examples::Examples;
-use tributary_client::{Builder, Client, ClientError, MemoryStore, Settings, Trust};
+use tributary_client::{Builder, Client, ClientError, MemoryStore, PrivacyFloor, Settings, Trust};
 use tributary_protocol::device::OpenJob;
 use tributary_protocol::id::{PinnedSecret, SecretKind};
 
@@ -107,6 +107,9 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
         made_from.attributes = settings.attributes.iter().chain(&member.attributes).cloned().collect();
         made_from.allow_plaintext = true;
         made_from.describe_floor = settings.describe_floor;
+        if settings.require_secure {
+            made_from.privacy_floor = PrivacyFloor::secure(settings.survivors_min.unwrap_or_default());
+        }
         // One for each client, because connections present a client's certificate.
         let transport = http::transport(server.url(), &trust).map_err(|error| ClientError::Setup(error.to_string()))?;
         let mut builder = Builder::from(made_from).transport(Arc::new(transport));

@@ -42,6 +42,12 @@ pub(super) struct ClientSettings {
     /// clients [default: 5].
     #[arg(long, value_name = "ROWS")]
     pub(super) describe_floor: Option<u64>,
+    /// Takes part only in jobs whose updates are masked, so that the coordinator cannot read them.
+    #[arg(long)]
+    pub(super) require_secure: bool,
+    /// How many members whose updates are in a sum with this client's there must be; with --require-secure.
+    #[arg(long, value_name = "MEMBERS", requires = "require_secure")]
+    pub(super) survivors_min: Option<u16>,
     #[command(flatten)]
     pub(super) examples: ExampleArgs,
     #[command(flatten)]
@@ -61,6 +67,8 @@ impl ClientSettings {
             // The last one of a name counts.
             attributes: [file.attributes, self.attributes].concat(),
             describe_floor: self.describe_floor.or(file.describe_floor),
+            require_secure: self.require_secure || file.require_secure,
+            survivors_min: self.survivors_min.or(file.survivors_min),
             device: self.device.or(file.device),
             examples: self.examples.over(file.examples),
             fleet: self.fleet.over(file.fleet),

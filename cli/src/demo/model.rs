@@ -34,6 +34,7 @@ pub(crate) fn job_file(args: &DemoArgs) -> JobFile {
         evaluation: Some(evaluation(args)),
         analysis: None,
         privacy: None,
+        secure_aggregation: None,
         stop: StopPolicy { rounds: Some(args.rounds()), accuracy: args.target, ..StopPolicy::default() },
         schedule: None,
         retention: tributary_protocol::job_file::Retention::default(),

@@ -106,6 +106,8 @@ mod tests {
             what_if: vec![],
             staleness: vec![],
             clocks: vec![],
+            groups: vec![],
+            waiting_for_group: 0,
         }
     }
 

@@ -184,6 +184,8 @@ async fn show_round(State(stage): State<Stage>, Path((_, number)): Path<(JobId, 
         what_if: vec![],
         staleness: vec![],
         clocks: vec![],
+        groups: vec![],
+        waiting_for_group: 0,
     })
     .into_response()
 }
