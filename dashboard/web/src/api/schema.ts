@@ -488,6 +488,11 @@ export interface CheckInRequest {
    */
   codecs: string[];
   /**
+   * Whether the client can mask updates. Default: false, and it gets no work of jobs with secure
+   * aggregation.
+   */
+  masks?: boolean;
+  /**
    * What the client's table has in common with others ([`Inputs::schema_hash`]), if a job's columns were
    * applied to it. It gets no work of jobs with another schema.
    */
@@ -1218,7 +1223,14 @@ export interface Event {
 }
 
 /** The reason why a client gave up. */
-export type FailureReason = "interrupted" | "out_of_memory" | "no_data" | "diverged" | "does_not_fit" | "other";
+export type FailureReason =
+  | "interrupted"
+  | "out_of_memory"
+  | "no_data"
+  | "diverged"
+  | "does_not_fit"
+  | "privacy"
+  | "other";
 
 /** Report of a client that gives up its assignment. */
 export interface FailureReport {
@@ -1240,6 +1252,27 @@ export interface FormFile {
 
 /** Which form. */
 export type Format = "json" | "csv";
+
+/** The reason why a group has no sum. */
+export type GroupFailure =
+  | "too_few_members"
+  | "too_few_survivors"
+  | "too_few_signatures"
+  | "too_few_shares"
+  | "false_shares"
+  | "norm"
+  | "stopped"
+  | "round_ended"
+  | "fault";
+
+/** Id of a group, whose members' updates are summed under masks. */
+export type GroupId = string;
+
+/** How far a member of a group came. */
+export type GroupProgress = "joined" | "shared" | "masked" | "opened" | "lost";
+
+/** The stage of a group, whose members mask one sum together. A group moves down this list, never up. */
+export type GroupStage = "sharing" | "masking" | "agreeing" | "unmasking" | "summed" | "failed";
 
 /** How a job is: one line of what there is to say. */
 export interface Health {
@@ -1392,6 +1425,11 @@ export interface JobFile {
   round?: RoundPolicy;
   /** When training rounds may start. Default: at any time. */
   schedule?: Schedule;
+  /**
+   * Secure aggregation: the coordinator adds up updates that it cannot read. Default: none, it reads
+   * each update.
+   */
+  secure_aggregation?: SecureAggregation;
   /** Seed of all random choices of the job. Default: drawn by the coordinator. */
   seed?: Seed;
   /** When the job is complete. Default: never. */
@@ -1714,6 +1752,22 @@ export interface Login {
 
 /** Loss function, averaged over the batch. */
 export type Loss = "cross_entropy" | "mse" | "other";
+
+/** Masking of the updates of a round. All members of a group have the same. */
+export interface Masking {
+  /** L2 norm to which the delta is clipped in this round. */
+  clip: number;
+  /** Share of the members that may work together with a dishonest coordinator. */
+  corrupt: number;
+  /** Share of the members that may be lost after they joined. */
+  dropouts: number;
+  /** Fewest members of a group. A client gives no update to a smaller one. */
+  group_min: number;
+  /** Share of the values that are sent. */
+  keep: number;
+  /** Steps of a value on either side of zero, as the root of the mean square of a clipped update. */
+  levels: number;
+}
 
 /** What an accuracy was measured on, and how sure it is. */
 export interface MeasuredOn {
@@ -2135,6 +2189,11 @@ export interface Plan {
   /** Encoding of downloads. Absent for plain f32 models. */
   download?: Download;
   /**
+   * How updates are masked, so that the coordinator learns sums of groups alone. Absent where it reads
+   * each update.
+   */
+  masking?: Masking;
+  /**
    * The network as layers, or the names and shapes of the parameters of an app's own network; and which
    * parameters are shared, frozen and personal. An update carries the shared ones.
    */
@@ -2252,6 +2311,8 @@ export type ProblemType =
   | "urn:tributary:problem:upload-superseded"
   | "urn:tributary:problem:digest-mismatch"
   | "urn:tributary:problem:assignment-closed"
+  | "urn:tributary:problem:group-failed"
+  | "urn:tributary:problem:group-closed"
   | "urn:tributary:problem:update-stale"
   | "urn:tributary:problem:deleted"
   | "urn:tributary:problem:too-large"
@@ -2613,6 +2674,8 @@ export interface RoundDetail {
   evaluation?: Round;
   /** One sentence for people: what the round waits for, what took its time, or why it was abandoned. */
   explanation: string;
+  /** The groups of a round whose updates are masked, in the order in which they formed. */
+  groups?: RoundGroup[];
   /** The phases so far, in order. */
   phases: PhaseSpan[];
   /** The round. */
@@ -2622,11 +2685,44 @@ export interface RoundDetail {
    * the job is buffered.
    */
   staleness?: StalenessCount[];
+  /** Clients that have finished and wait for a group. */
+  waiting_for_group?: number;
   /**
    * The effect of other deadlines. Empty until the round has closed, and after its assignments were
    * deleted.
    */
   what_if: WhatIf[];
+}
+
+/** A group: clients that add up their updates under masks, so that nobody sees a single one. */
+export interface RoundGroup {
+  /** Number of members that each member shares masks with. */
+  degree: number;
+  /** Id of the group. */
+  id: GroupId;
+  /**
+   * Its members around a circle: each shares masks with those at most half of `degree` places away, and
+   * with all others where `degree` is as large as that.
+   */
+  members: RoundGroupMember[];
+  /** Why it has no sum. Absent unless it failed. */
+  reason?: GroupFailure;
+  /** Time at which this stage began. */
+  since_ms: number;
+  /** What its members are doing. */
+  stage: GroupStage;
+  /** Fewest members whose updates make a sum. */
+  survivors_min: number;
+  /** Shares that rebuild a secret of a lost member. */
+  threshold: number;
+}
+
+/** A member of a group. */
+export interface RoundGroupMember {
+  /** How far it came. */
+  came: GroupProgress;
+  /** Number of the client in its population. */
+  client_number: number;
 }
 
 /** When a training round opens, closes and is abandoned (`[round]`). */
@@ -2741,6 +2837,33 @@ export interface ScheduledWork {
 
 /** A bearer credential. Its prefix names its kind. */
 export type Secret = string;
+
+/** Secure aggregation of a job: the coordinator learns the sums of groups and no single update. */
+export interface SecureAggregation {
+  /**
+   * L2 norm to which clients clip their updates: a number, or a table for one that follows the updates.
+   * Default: `{ start = 0.1, quantile = 0.5, rate = 0.2 }`.
+   */
+  clip?: Clip;
+  /** Share of the members that may work together with a dishonest coordinator, 0 to 0.33. Default: 0.1. */
+  corrupt?: number;
+  /** Share of the members that may be lost after they joined, 0 to 0.5. Default: 0.3. */
+  dropouts?: number;
+  /** Most members of a group, 3 to 1,000. Default: `updates_goal`, at most 128. */
+  group?: number;
+  /** Fewest members of a group, 3 or more. Default: a quarter of `group`, rounded up. */
+  group_min?: number;
+  /**
+   * Share of the values that are sent, above 0 and at most 1: a random part, the same for all members of
+   * a group. Default: 1.
+   */
+  keep?: number;
+  /**
+   * Steps of a value on either side of zero, as the root of the mean square of a clipped update, 1 to
+   * 4,096. Default: 8.
+   */
+  levels?: number;
+}
 
 /**
  * A 64-bit seed. In JSON it is a number; derived seeds are below 2^53, which JavaScript represents

@@ -14,6 +14,7 @@ import { PolicyDialog } from "./policy";
 import { AssignmentTable } from "./round-assignments";
 import { BufferPanel } from "./round-buffer";
 import { Deadlines } from "./round-deadlines";
+import { GroupsPanel } from "./round-groups";
 import { RoundHead } from "./round-head";
 import { Lost } from "./round-lost";
 import { TimeLines } from "./round-time-lines";
@@ -81,6 +82,7 @@ export function RoundView({ job, number }: { job: string; number: number }) {
         )}
       </Panel>
       <BufferPanel job={job} data={data} />
+      <GroupsPanel data={data} />
       <Lost items={assignments.items} />
       {!central && <TimeLines round={round} assignments={assignments} />}
       {task === "train" && assignments.items.length > 0 && (
