@@ -19,6 +19,7 @@ fn candidate(number: u8) -> Candidate {
         codecs: vec![CodecName::F32],
         schema: None,
         answers: true,
+        masks: true,
     }
 }
 

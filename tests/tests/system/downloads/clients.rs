@@ -146,6 +146,7 @@ async fn draw_everybody(world: &World) {
                 codecs: CodecName::ALL.to_vec(),
                 schema: None,
                 answers: false,
+                masks: false,
             };
             world.app().fleet.lobby.enter(client.population, Arc::new(candidate))
         })

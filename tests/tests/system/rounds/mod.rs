@@ -12,6 +12,7 @@ mod cluster;
 mod drivers;
 mod evaluation;
 mod goal_and_deadline;
+mod masked;
 mod private;
 mod private_answers;
 mod private_seeds;

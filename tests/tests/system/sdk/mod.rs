@@ -6,6 +6,7 @@ mod faults;
 mod feedback;
 mod fixtures;
 mod gate;
+mod masked;
 mod own;
 mod partial;
 mod personal;

@@ -129,6 +129,7 @@ pub(crate) async fn draw_everybody(world: &World) {
                 codecs: CodecName::ALL.to_vec(),
                 schema: None,
                 answers: true,
+                masks: true,
             };
             world.app().fleet.lobby.enter(client.population, Arc::new(candidate))
         })

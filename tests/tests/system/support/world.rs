@@ -352,6 +352,19 @@ impl World {
         self.app().driver().run_once().await.unwrap()
     }
 
+    /// Runs something that waits for the driver, which looks after each change.
+    pub(crate) async fn driven<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        let mut changes = self.app().signals.watch();
+        loop {
+            self.drive().await;
+            tokio::select! {
+                done = &mut work => return done,
+                changed = changes.changed() => changed.unwrap(),
+            }
+        }
+    }
+
     /// Moves the clock on, then lets the driver act.
     pub(crate) async fn pass_ms(&self, by_ms: i64) {
         self.hand.advance_ms(by_ms);

@@ -28,6 +28,9 @@ pub(super) const TOLD: &[(&str, &str)] = &[
         "assigned_at_ms attributes base_version client client_number ended_at_ms explanation fetched_at_ms id \
          late_at_ms reason shape spare staleness state stopped_at_ms straggler upload_at_ms upload_ms weight work_ms",
     ),
+    // Of jobs with secure aggregation, which have sums alone.
+    ("RoundGroup", "degree id members reason since_ms stage survivors_min threshold"),
+    ("RoundGroupMember", "came client_number"),
     ("BestVersion", "accuracy loss measured_on round version"),
     ("Blocks", "block"),
     ("Cell", "number reason state"),
@@ -95,7 +98,10 @@ pub(super) const TOLD: &[(&str, &str)] = &[
          reason rejected reported saved_ms selected_at_ms spare step_norm task weight",
     ),
     ("RoundBuffer", "concurrency slack staleness_max staleness_mean"),
-    ("RoundDetail", "classes classes_measured_on clocks evaluation explanation phases round staleness what_if"),
+    (
+        "RoundDetail",
+        "classes classes_measured_on clocks evaluation explanation groups phases round staleness waiting_for_group what_if",
+    ),
     ("MemberClock", "client_number clock is_working missed_at_ms"),
     ("ShapeCount", "by_class count shape"),
     ("StaleClient", "client client_number staleness_max staleness_mean updates"),
