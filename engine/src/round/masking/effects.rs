@@ -59,7 +59,7 @@ impl OpenGroups {
     ///
     /// No group forms after the deadline, so the round waits for at most the sum of the stages of one group, also where
     /// a coordinator that was restarted begins the time of a stage anew. Groups that are open after that fail with
-    /// [`GroupFailure::RoundEnded`].
+    /// [`RoundEnded`](tributary_protocol::state::GroupFailure::RoundEnded).
     ///
     /// The next step of a round consults it in one line, between the wait for the deadline and what follows the
     /// deadline: `if let Some(at_ms) = round.open_groups.and_then(|groups| groups.outlast_ms(deadline_at_ms, now_ms))`.
