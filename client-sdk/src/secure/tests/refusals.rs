@@ -179,18 +179,19 @@ fn an_inbox_with_strangers_too_few_senders_or_others_than_before_is_refused() {
     let mut stranger = whole.clone();
     stranger.letters[3].from = 9;
     assert_eq!(refused(&group.members[0], &stranger), Refusal::Neighbour(9));
-    // 0.4 of the four neighbours may be missing: one, so three are demanded.
+    // 0.4 of the five members may be lost: two, so the shares of two others are demanded.
     let mut few = whole.clone();
-    few.letters.truncate(2);
-    assert_eq!(refused(&group.members[0], &few), Refusal::Inbox { given: 2, least: 3 });
+    few.letters.truncate(1);
+    assert_eq!(refused(&group.members[0], &few), Refusal::Inbox { given: 1, least: 2 });
     let mut damaged = whole.clone();
-    damaged.letters.truncate(3);
+    damaged.letters.truncate(2);
     damaged.letters[0].ciphertext[0] ^= 1;
-    assert_eq!(refused(&group.members[0], &damaged), Refusal::Inbox { given: 2, least: 3 });
+    assert_eq!(refused(&group.members[0], &damaged), Refusal::Inbox { given: 1, least: 2 });
     let mut swapped = whole.clone();
+    swapped.letters.truncate(3);
     swapped.letters[0].ciphertext = whole.letters[1].ciphertext;
     swapped.letters[1].ciphertext = whole.letters[0].ciphertext;
-    assert_eq!(refused(&group.members[0], &swapped), Refusal::Inbox { given: 2, least: 3 });
+    assert_eq!(refused(&group.members[0], &swapped), Refusal::Inbox { given: 1, least: 2 });
     group.members[0].inbox(&whole, signers(&group.keys[0])).unwrap();
     let mut other = whole.clone();
     other.letters.truncate(3);
