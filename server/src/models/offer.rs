@@ -30,6 +30,10 @@ pub(crate) async fn open(services: &Services, tx: &mut Tx, client: &ClientRow) -
     let (key, id) = (assignment.round(), assignment.id);
     let missing = |what: &str| DbError::Corrupt(format!("{id} has no {what}"));
     let spec = services.spec(tx, key.job).await?.ok_or_else(|| missing("job"))?;
+    // Its masked update is here: it has nothing to do until the sum of its group is open.
+    if spec.plan.masking.is_some() && tx.secure_member(id).await?.is_some_and(|member| member.body().is_some()) {
+        return Ok(None);
+    }
     let round = Arc::new(tx.round(key).await?.ok_or_else(|| missing("round"))?);
     let model = tx.model(key.job, assignment.base_version).await?.ok_or_else(|| missing("model"))?;
     let work = Work { assignment, round, model: Arc::new(model) };
