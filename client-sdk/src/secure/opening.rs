@@ -143,8 +143,7 @@ impl Member {
 /// The body of `PUT group/unmask`.
 fn unmask(chosen: &[Chosen]) -> Result<Unmask, MemberError> {
     let share = |chosen: &Chosen| {
-        let kind = [ShareKind::SelfMask, ShareKind::MaskKey].into_iter().find(|kind| kind.number() == chosen.kind);
-        let kind = kind.ok_or(MemberError::Stored)?;
+        let kind = ShareKind::from_number(chosen.kind).map_err(|_| MemberError::Stored)?;
         Ok(OpenShare { owner: chosen.from, kind, share: chosen.share.0.clone() })
     };
     Ok(Unmask { shares: chosen.iter().map(share).collect::<Result<_, MemberError>>()? })

@@ -124,7 +124,11 @@ impl ShareKind {
         }
     }
 
-    fn from_number(number: u8) -> Result<Self, DecodeError> {
+    /// The kind of a number.
+    ///
+    /// # Errors
+    /// [`DecodeError::Kind`] for a number of none.
+    pub fn from_number(number: u8) -> Result<Self, DecodeError> {
         match number {
             1 => Ok(Self::SelfMask),
             2 => Ok(Self::MaskKey),

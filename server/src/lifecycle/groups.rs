@@ -4,9 +4,10 @@
 //! The sum of a group is stored as the update of its first survivor, and counts for all of them. So rounds, rules and
 //! statistics read it as they read any update, and no other body of the group is left.
 
+use tributary_protocol::figures::Figures;
 use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{AssignmentId, ClientId, GroupId};
+use tributary_protocol::id::{AssignmentId, ClientId, GroupId, JobId};
 use tributary_protocol::secure::Survivors;
 use tributary_protocol::state::{AssignmentState, GroupFailure, GroupStage, Phase};
 use tributary_protocol::traffic::Traffic;
@@ -14,7 +15,7 @@ use tributary_protocol::traffic::Traffic;
 use super::assignments::{Comes, Received, Refusal, find, require_open};
 use super::expiry::{Need, expire_one};
 use super::rounds::close_in;
-use crate::blob::Staged;
+use crate::blob::{BlobError, Staged};
 use crate::db::{
     AssignmentRow, DbError, NewSecureGroup, Report, RoundKey, SecureGroupRow, SecureMemberRow, ShareStage, Times,
     Transition, Tx,
@@ -84,10 +85,11 @@ pub(crate) async fn form(services: &Services, group: &NewSecureGroup) -> Result<
 /// Stores what a member sends others in a stage. The same again changes nothing.
 ///
 /// # Errors
-/// [`Refusal::Conflict`] for other shares, [`Refusal::Group`] when the group is in another stage.
+/// [`Refusal::Conflict`] for other shares, [`Refusal::GroupPassed`] or
+/// [`Refusal::GroupFailed`] when the group is in another stage.
 pub(crate) async fn share(
     services: &Services,
-    job: tributary_protocol::id::JobId,
+    job: JobId,
     member: &SecureMemberRow,
     stage: ShareStage,
     shares: &[(u16, Vec<u8>)],
@@ -173,13 +175,8 @@ pub(crate) async fn advance(
         _ => members.iter().filter(|member| member.body().is_some()).filter_map(SecureMemberRow::position).collect(),
     };
     let left = members.iter().filter(|member| member.position().is_some_and(|place| !came.contains(&place)));
-    let left: Vec<String> = left.map(|member| member.assignment.to_string()).collect();
     // They cannot count any more: what they compute from now on would be lost.
-    for assignment in tx.assignments_by_id(&left).await? {
-        if assignment.state == AssignmentState::Assigned {
-            expire_one(&mut tx, &assignment, Need::Needed, Some(LEFT), services.clock.now_ms()).await?;
-        }
-    }
+    expire_working(&mut tx, left.map(|member| member.assignment), LEFT, services.clock.now_ms()).await?;
     if stages[0] == GroupStage::Masking {
         let survivors = Survivors::new(u16::try_from(members.len()).unwrap_or(u16::MAX), came);
         if !tx.store_survivors(group, &survivors.to_bytes()).await? {
@@ -210,12 +207,7 @@ pub(crate) struct Sum {
 
 /// Unmasking to Summed: the sum counts for its survivors, and what could open a single update is deleted. Nothing
 /// happens when another driver was faster.
-pub(crate) async fn sum(
-    services: &Services,
-    round: RoundKey,
-    group: GroupId,
-    mut sum: Sum,
-) -> Result<(), crate::blob::BlobError> {
+pub(crate) async fn sum(services: &Services, round: RoundKey, group: GroupId, mut sum: Sum) -> Result<(), BlobError> {
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
     tx.lock_job(round.job).await?;
@@ -268,7 +260,7 @@ fn report(tx: &mut Tx, sum: &Sum, member: &SecureMemberRow, updates: u32) -> Rep
     let contribution = if is_first { counts_for(updates) } else { Contribution::default() };
     let loss = sum.loss.filter(|_| is_first);
     Report {
-        figures: tributary_protocol::figures::Figures { contribution, loss, ..Default::default() },
+        figures: Figures { contribution, loss, ..Default::default() },
         accuracy: None,
         work_ms: 0,
         classes: None,
@@ -321,11 +313,22 @@ pub(crate) async fn leave_out(services: &Services, round: RoundKey) -> Result<()
 /// Deletes the secrets of a group that ends, and ends the work of its members that do not count.
 async fn let_go(tx: &mut Tx, group: GroupId, reason: &str, now_ms: i64) -> Result<Vec<String>, DbError> {
     let members: Vec<_> = tx.secure_members(group).await?.into_iter().map(|member| member.assignment).collect();
-    let ids: Vec<String> = members.iter().map(ToString::to_string).collect();
+    expire_working(tx, members.iter().copied(), reason, now_ms).await?;
+    tx.forget_secrets(group, &members).await
+}
+
+/// Ends the work of those that have not ended.
+async fn expire_working(
+    tx: &mut Tx,
+    ids: impl Iterator<Item = AssignmentId>,
+    reason: &str,
+    now_ms: i64,
+) -> Result<(), DbError> {
+    let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
     for assignment in tx.assignments_by_id(&ids).await? {
         if assignment.state == AssignmentState::Assigned {
             expire_one(tx, &assignment, Need::Needed, Some(reason), now_ms).await?;
         }
     }
-    tx.forget_secrets(group, &members).await
+    Ok(())
 }

@@ -40,7 +40,7 @@ pub(super) fn stored_share(share: &OpenShare) -> Vec<u8> {
 pub(super) fn opened_share(row: &SecureShareRow) -> Result<OpenShare, DbError> {
     let lost = || DbError::Corrupt("a stored share is none".into());
     let (kind, share) = row.share.split_first().ok_or_else(lost)?;
-    let kind = [ShareKind::SelfMask, ShareKind::MaskKey].into_iter().find(|known| known.number() == *kind);
+    let kind = ShareKind::from_number(*kind).map_err(|_| lost())?;
     let share = SecretBytes::new(share.try_into().map_err(|_| lost())?);
-    Ok(OpenShare { owner: row.recipient, kind: kind.ok_or_else(lost)?, share })
+    Ok(OpenShare { owner: row.recipient, kind, share })
 }
