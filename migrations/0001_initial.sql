@@ -464,11 +464,15 @@ create table secure_members (
     asked_at_ms bigint not null,
     -- Its public keys and commitments.
     record bytea not null,
+    -- With which it signs, X.509 in DER; empty where members do not sign.
+    certificate bytea not null,
     group_id text references secure_groups (id) on delete cascade,
     -- Its place in the roster.
     position bigint,
     -- SHA-256 of its masked update, once it is stored.
     body text,
+    -- Its signature over the survivors, once it has come.
+    signature bytea,
     foreign key (job, task, round) references rounds (job, task, number) on delete cascade
 );
 create index secure_members_of_round on secure_members (job, task, round);
@@ -613,8 +617,9 @@ create table seats (
     schema_sha256 text,
     -- Whether it answers analyses.
     answers boolean not null,
-    -- Whether it can mask updates.
+    -- Whether it can mask updates, and sign in a group.
     masks boolean not null,
+    signs boolean not null,
     until_ms bigint not null
 );
 create index seats_of_population on seats (population);

@@ -200,6 +200,7 @@ pub(crate) fn check_in_body(wait_ms: u32) -> Bytes {
         schema: None,
         answers: false,
         masks: false,
+        signs: false,
         wait_ms,
     })
 }

@@ -114,7 +114,7 @@ pub use floor::PrivacyFloor;
 pub use host::{AlwaysOn, Host};
 #[cfg(feature = "native")]
 pub use keys::StoredKey;
-pub use keys::{ClientCertificate, KeyError, KeyStore};
+pub use keys::{ClientCertificate, KeyError, KeyStore, certificate_request};
 /// For the packages of this repository.
 #[doc(hidden)]
 pub use locked::Locked;

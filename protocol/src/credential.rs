@@ -80,6 +80,8 @@ pub struct CertificateRequest {
 pub struct IssuedCertificate {
     /// The certificate in PEM. Its CA signs directly, so there is no chain.
     pub certificate: String,
+    /// The certificate of the population's CA in PEM. Groups whose members sign trust it, unless their app has another.
+    pub authority: String,
     /// Time until it expires, in milliseconds. A duration, since device clocks are often wrong.
     pub expires_in_ms: u64,
 }

@@ -242,6 +242,10 @@ pub struct CheckInRequest {
     /// Whether the client can mask updates. Default: false, and it gets no work of jobs with secure aggregation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub masks: bool,
+    /// Whether the client can sign in a group, with a certificate for its key. Default: false, and it gets no work of
+    /// jobs whose groups sign.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub signs: bool,
     /// Longest time to hold the request until there is work, in milliseconds, at most 60,000. Default: 0, an immediate
     /// answer.
     #[serde(default)]

@@ -67,5 +67,6 @@ fn candidate(number: u64) -> Arc<Candidate> {
         schema: None,
         answers: true,
         masks: true,
+        signs: true,
     })
 }

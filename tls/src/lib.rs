@@ -4,6 +4,8 @@
 //! same. A peer that does not know [`X25519MLKEM768`](rustls::NamedGroup::X25519MLKEM768) is served with the groups of
 //! ring. TLS 1.2 uses only those. With the feature `x509` it reads certificates.
 
+#[cfg(feature = "x509")]
+pub mod devices;
 mod hybrid;
 #[cfg(feature = "x509")]
 pub mod x509;

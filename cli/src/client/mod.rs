@@ -12,6 +12,7 @@ mod kept_labels;
 mod lines;
 mod list;
 mod pairs;
+mod request;
 mod run;
 mod schema;
 mod sessions;
@@ -19,6 +20,8 @@ mod settings;
 mod show;
 mod standing;
 mod waiting;
+
+use std::path::PathBuf;
 
 use clap::Subcommand;
 use tributary_protocol::id::{ClientId, Name};
@@ -39,6 +42,13 @@ pub(crate) enum ClientCommand {
     Run(Box<run::ClientRunArgs>),
     /// Reads a table as `client run` would and says which job it fits, or what is wrong with it. Nobody is enrolled.
     Check(Box<run::ClientRunArgs>),
+    /// Prints a request in PEM for a certificate of this client's key, for the authority of --peers-ca. The key is made
+    /// if there is none yet.
+    Request {
+        /// The client's folder, as in `client run`.
+        #[arg(long, env = "TRIBUTARY_STATE_DIR", value_name = "FOLDER")]
+        state_dir: PathBuf,
+    },
     /// Lists the clients of a population, the newest first unless --sort says otherwise.
     List {
         /// The population's name.
@@ -90,6 +100,7 @@ pub(crate) async fn run(command: ClientCommand, global: &GlobalArgs, output: &Ou
     match command {
         ClientCommand::Run(args) => run::run(*args, global, output).await,
         ClientCommand::Check(args) => check::run(*args, global, output).await,
+        ClientCommand::Request { state_dir } => request::run(&state_dir, output),
         ClientCommand::List { population, sort, reverse, limit } => {
             let usual = sort.map_or((ClientOrder::Number, Order::Desc), |sort| (sort, sort.direction()));
             list::run(&population, (usual.0, reverse.of(usual.1)), limit, &api()?, output).await

@@ -107,9 +107,9 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
         made_from.attributes = settings.attributes.iter().chain(&member.attributes).cloned().collect();
         made_from.allow_plaintext = true;
         made_from.describe_floor = settings.describe_floor;
-        if settings.require_secure {
-            made_from.privacy_floor = PrivacyFloor::secure(settings.survivors_min.unwrap_or_default());
-        }
+        made_from.privacy_floor = floor(&settings);
+        made_from.peers_ca = settings.peers_ca.as_deref().map(pem).transpose()?;
+        made_from.peers_certificate = settings.peers_certificate.as_deref().map(pem).transpose()?;
         // One for each client, because connections present a client's certificate.
         let transport = http::transport(server.url(), &trust).map_err(|error| ClientError::Setup(error.to_string()))?;
         let mut builder = Builder::from(made_from).transport(Arc::new(transport));
@@ -129,6 +129,19 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
         return Ok(());
     }
     run_all(clients, lines, machine).await
+}
+
+/// The least privacy with which a client takes part.
+fn floor(settings: &ClientSettings) -> PrivacyFloor {
+    let mut floor = PrivacyFloor::default();
+    floor.secure_aggregation = settings.require_secure;
+    floor.survivors_min = settings.survivors_min.unwrap_or_default();
+    floor.signed = settings.require_signed;
+    floor
+}
+
+fn pem(file: &Path) -> Result<String, CliError> {
+    std::fs::read_to_string(file).map_err(CliError::file("read", file))
 }
 
 /// The token, and whom to trust.

@@ -48,6 +48,17 @@ pub(super) struct ClientSettings {
     /// How many members whose updates are in a sum with this client's there must be; with --require-secure.
     #[arg(long, value_name = "MEMBERS", requires = "require_secure")]
     pub(super) survivors_min: Option<u16>,
+    /// Takes part only in jobs whose updates are masked and where the members of a group sign who they are and who has
+    /// survived.
+    #[arg(long)]
+    pub(super) require_signed: bool,
+    /// A PEM file with the CAs that members of groups must have their certificates from, in the place of the
+    /// coordinator's own; implies --require-signed.
+    #[arg(long, value_name = "FILE")]
+    pub(super) peers_ca: Option<PathBuf>,
+    /// A PEM file with the certificate that one of these CAs issued for this client's key (`tributary client request`).
+    #[arg(long, value_name = "FILE", conflicts_with = "fleet")]
+    pub(super) peers_certificate: Option<PathBuf>,
     #[command(flatten)]
     pub(super) examples: ExampleArgs,
     #[command(flatten)]
@@ -69,6 +80,9 @@ impl ClientSettings {
             describe_floor: self.describe_floor.or(file.describe_floor),
             require_secure: self.require_secure || file.require_secure,
             survivors_min: self.survivors_min.or(file.survivors_min),
+            require_signed: self.require_signed || file.require_signed,
+            peers_ca: self.peers_ca.or(file.peers_ca),
+            peers_certificate: self.peers_certificate.or(file.peers_certificate),
             device: self.device.or(file.device),
             examples: self.examples.over(file.examples),
             fleet: self.fleet.over(file.fleet),

@@ -29,7 +29,7 @@ use crate::platform;
 #[cfg(feature = "layers")]
 use crate::predict::UsableModel;
 use crate::progress::{Listener, Progress};
-use crate::session::{Context, run_once};
+use crate::session::{Context, PeerCertificates, run_once};
 use crate::store::Store;
 use crate::store::state::State;
 use crate::table::Table;
@@ -65,6 +65,7 @@ pub struct Builder {
     checkpoint_every: Duration,
     describe_floor: u64,
     floor: PrivacyFloor,
+    peers: PeerCertificates,
     table: Option<Arc<dyn Table>>,
     /// CAs in PEM.
     ca: Option<Vec<u8>>,
@@ -132,6 +133,23 @@ impl Builder {
     #[must_use]
     pub fn privacy_floor(self, floor: PrivacyFloor) -> Self {
         Self { floor, ..self }
+    }
+
+    /// Trusts, in groups whose members sign, certificates of the CAs of this text in PEM alone, and takes part in no
+    /// other groups. Default: the CA of the client's population. Its key is the coordinator's, so an operator who lies
+    /// could invent all members of a group but one.
+    #[must_use]
+    pub fn peers_ca(mut self, pem: impl Into<String>) -> Self {
+        self.peers.cas = Some(pem.into());
+        self
+    }
+
+    /// Signs in groups with this certificate in PEM, which one of the CAs of [`Self::peers_ca`] issued for the device's
+    /// key. Default: the certificate of the coordinator.
+    #[must_use]
+    pub fn peers_certificate(mut self, pem: impl Into<String>) -> Self {
+        self.peers.certificate = Some(pem.into());
+        self
     }
 
     /// Answers analyses from this table. Without one, the client gets none.
@@ -214,7 +232,8 @@ impl Builder {
         Ok(Client {
             context: Context {
                 describe_floor: self.describe_floor,
-                floor: self.floor,
+                floor: PrivacyFloor { signed: self.floor.signed || self.peers.cas.is_some(), ..self.floor },
+                peers: self.peers,
                 table: self.table,
                 wait_ms: u32::try_from(self.wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX),
                 checkpoint_every_ms: u64::try_from(self.checkpoint_every.as_millis())
@@ -253,6 +272,7 @@ impl From<Settings> for Builder {
             builder = builder.describe_floor(rows);
         }
         builder.floor = settings.privacy_floor;
+        builder.peers = PeerCertificates { cas: settings.peers_ca, certificate: settings.peers_certificate };
         #[cfg(feature = "native")]
         if let Some(directory) = settings.state_dir {
             builder = builder.state_dir(directory);
@@ -278,6 +298,7 @@ impl Client {
             checkpoint_every: CHECKPOINT_DEFAULT,
             describe_floor: DESCRIBE_FLOOR,
             floor: PrivacyFloor::default(),
+            peers: PeerCertificates::default(),
             table: None,
             ca: None,
             allows_plaintext: false,

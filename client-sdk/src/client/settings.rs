@@ -39,6 +39,12 @@ pub struct Settings {
     /// [`Builder::privacy_floor`](super::Builder::privacy_floor).
     #[serde(default, alias = "privacyFloor")]
     pub privacy_floor: PrivacyFloor,
+    /// The CAs of members of groups in PEM, as [`Builder::peers_ca`](super::Builder::peers_ca).
+    #[serde(default, alias = "peersCa")]
+    pub peers_ca: Option<String>,
+    /// The device's certificate in PEM, as [`Builder::peers_certificate`](super::Builder::peers_certificate).
+    #[serde(default, alias = "peersCertificate")]
+    pub peers_certificate: Option<String>,
     /// Allows `http://` to other machines, as [`Builder::allow_plaintext`](super::Builder::allow_plaintext).
     #[serde(default, alias = "allowPlaintext")]
     pub allow_plaintext: bool,

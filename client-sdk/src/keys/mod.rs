@@ -21,5 +21,6 @@ mod stored;
 pub(crate) use absent::NoKey;
 pub use certificate::ClientCertificate;
 pub use contract::{KeyError, KeyStore};
+pub use request::certificate_request;
 #[cfg(feature = "native")]
 pub use stored::StoredKey;

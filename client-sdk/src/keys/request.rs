@@ -28,8 +28,12 @@ pub(crate) fn fingerprint(keys: &dyn KeyStore) -> Result<Sha256Hash, KeyError> {
     Ok(Sha256Hash::of(&public_key_info(keys)?))
 }
 
-/// A request in PEM for a certificate of this key.
-pub(crate) fn certificate_request(keys: &dyn KeyStore) -> Result<String, KeyError> {
+/// A request in PEM for a certificate of this key, for the coordinator or for the authority of
+/// [`Builder::peers_ca`](crate::Builder::peers_ca).
+///
+/// # Errors
+/// [`KeyError`] if the key cannot be read, or does not sign.
+pub fn certificate_request(keys: &dyn KeyStore) -> Result<String, KeyError> {
     let info = tagged(SEQUENCE, &[&HEAD[..], &public_key_info(keys)?, &TAIL].concat());
     let signature = keys.sign(&info)?;
     let signature = tagged(BIT_STRING, &[&[0][..], &signature].concat());

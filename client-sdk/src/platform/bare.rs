@@ -11,6 +11,7 @@ use tributary_protocol::hash::Sha256Hash;
 use crate::clock::Clock;
 use crate::error::ClientError;
 use crate::keys::{KeyStore, NoKey};
+use crate::secure::Signing;
 use crate::store::Store;
 use crate::transport::Transport;
 
@@ -32,6 +33,11 @@ pub(crate) fn default_transport(_: Option<&[u8]>, _: Option<Sha256Hash>) -> Resu
 
 pub(crate) fn default_keys(_: &Arc<dyn Store>) -> Arc<dyn KeyStore> {
     Arc::new(NoKey)
+}
+
+/// Without a key of the device, nothing is signed.
+pub(crate) fn signing(_: (&str, &str), _: &Arc<dyn KeyStore>) -> Result<Signing, ClientError> {
+    missing("certificates")
 }
 
 /// Whether requests can be sent to paths below this URL. A name of another script than Latin is written as browsers

@@ -9,10 +9,10 @@ mod native;
 #[cfg(not(feature = "native"))]
 pub(crate) use self::bare::{
     Background, computing, default_clock, default_keys, default_store, default_transport, is_exposed, is_url, rest,
-    within,
+    signing, within,
 };
 #[cfg(feature = "native")]
 pub(crate) use self::native::{
     Background, computing, default_clock, default_keys, default_store, default_transport, is_exposed, is_url, rest,
-    within,
+    signing, within,
 };

@@ -1,5 +1,6 @@
 //! An operating system: files, sockets with TLS, threads, timers.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use tributary_protocol::hash::Sha256Hash;
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::ClientError;
-use crate::keys::{KeyStore, StoredKey};
+use crate::keys::{ClientCertificate, KeyStore, StoredKey};
+use crate::secure::{CertifiedPeers, Signing};
 use crate::store::{FileStore, Store};
 use crate::transport::{HttpTransport, Transport, Trust};
 
@@ -25,6 +27,18 @@ pub(crate) fn default_keys(store: &Arc<dyn Store>) -> Arc<dyn KeyStore> {
 
 pub(crate) fn default_clock() -> Result<Arc<dyn Clock>, ClientError> {
     Ok(Arc::new(SystemClock::default()))
+}
+
+/// What a client signs with in its groups: the first certificate of a text in PEM, for the device's key. It trusts the
+/// CAs of the other text.
+pub(crate) fn signing((own, cas): (&str, &str), keys: &Arc<dyn KeyStore>) -> Result<Signing, ClientError> {
+    let unusable = |error: &dyn Display| ClientError::Privacy(format!("it cannot sign in a group: {error}"));
+    let own_certificate = ClientCertificate::from_pem(own, Arc::clone(keys)).map_err(|error| unusable(&error))?;
+    if !own_certificate.is_for_its_key().map_err(|error| unusable(&error))? {
+        return Err(unusable(&"its certificate is for another key than the device's"));
+    }
+    let peers = CertifiedPeers::from_pem(own.as_bytes(), cas.as_bytes()).map_err(|error| unusable(&error))?;
+    Ok(Signing { certificate: peers.own().to_vec(), peers: Arc::new(peers) })
 }
 
 /// HTTP over TCP. Trusted are the CAs of this PEM text, else the one that the enrolment token names, else the system's.

@@ -1,78 +1,73 @@
 //! Peers whose certificates a CA issued.
 
-use std::sync::Arc;
+use std::time::Duration;
 
-use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
-use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use tributary_protocol::secure::signing::Signature;
+use tributary_tls::devices::{DeviceCas, has_signed};
+use tributary_tls::x509::validity_ms;
 
 use super::peers::Peers;
 use crate::transport::TrustError;
 
-/// Bytes of an uncompressed point, at the end of the public key of a certificate.
-const POINT_BYTES: usize = 65;
-/// What stands before the point in a SubjectPublicKeyInfo of P-256 (RFC 5480, section 2).
-const P256: [u8; 26] = [
-    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
-    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
-];
-
-/// Trusts devices whose certificates a CA issued for clients.
+/// A device with a certificate, which trusts devices with certificates of the same CAs.
+///
+/// Clocks of devices are often wrong, so none is asked: a certificate counts if it was valid at a time at which the
+/// device's own one was.
 #[derive(Clone, Debug)]
 pub struct CertifiedPeers {
-    verifier: Arc<dyn ClientCertVerifier>,
-    now: UnixTime,
+    own: CertificateDer<'static>,
+    cas: DeviceCas,
+    /// When the device's own certificate is valid, in milliseconds since 1970.
+    valid_ms: (i64, i64),
 }
 
 impl CertifiedPeers {
-    /// Trusts the CAs of a PEM file, at this time.
+    /// A device with the first certificate of a text in PEM, which trusts the CAs of another one.
     ///
     /// # Errors
-    /// [`TrustError`] if it holds no CA's certificate, or one that cannot be read.
-    pub fn from_pem(pem: &[u8], now: UnixTime) -> Result<Self, TrustError> {
-        let failed = |error: &dyn std::fmt::Display| TrustError::new(error.to_string());
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|error| failed(&error))?;
-            roots.add(certificate).map_err(|error| failed(&error))?;
+    /// [`TrustError`] if a text holds no certificate, or one that cannot be read, or if no CA issued the device's own.
+    pub fn from_pem(own: &[u8], cas: &[u8]) -> Result<Self, TrustError> {
+        let own = CertificateDer::from_pem_slice(own).map_err(|error| TrustError::new(error.to_string()))?;
+        let cas = DeviceCas::from_pem(cas).map_err(|error| TrustError::new(error.to_string()))?;
+        let valid_ms = validity_ms(&own).ok_or_else(|| TrustError::new("it is no certificate in DER".into()))?;
+        let peers = Self { own, cas, valid_ms };
+        match peers.is_trusted(&peers.own) {
+            true => Ok(peers),
+            false => Err(TrustError::new("the certificate of the device is not one of the CA that it trusts".into())),
         }
-        let provider = tributary_tls::provider();
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-        Ok(Self { verifier: verifier.map_err(|error| failed(&error))?, now })
+    }
+
+    /// The device's own certificate in DER.
+    pub fn own(&self) -> &[u8] {
+        &self.own
     }
 }
 
 impl Peers for CertifiedPeers {
     fn is_trusted(&self, certificate: &[u8]) -> bool {
-        self.verifier.verify_client_cert(&CertificateDer::from_slice(certificate), &[], self.now).is_ok()
+        let Some((from_ms, until_ms)) = validity_ms(certificate) else { return false };
+        let at_ms = from_ms.max(self.valid_ms.0);
+        let at = UnixTime::since_unix_epoch(Duration::from_millis(u64::try_from(at_ms).unwrap_or(0)));
+        let is_of_the_time = at_ms <= until_ms.min(self.valid_ms.1);
+        is_of_the_time && self.cas.have_issued(&CertificateDer::from_slice(certificate), at)
     }
 
     fn has_signed(&self, certificate: &[u8], message: &[u8], signature: &Signature) -> bool {
-        let certificate = CertificateDer::from_slice(certificate);
-        let Ok(certificate) = ParsedCertificate::try_from(&certificate) else { return false };
-        let key = certificate.subject_public_key_info();
-        let point = key.strip_prefix(&P256).filter(|point| point.len() == POINT_BYTES);
-        point.is_some_and(|point| {
-            UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message, signature).is_ok()
-        })
+        has_signed(&CertificateDer::from_slice(certificate), message, signature)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use rcgen::{
         BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-        PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PublicKeyData, SignatureAlgorithm, SigningKey,
+        PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm,
     };
     use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
-    use rustls_pki_types::UnixTime;
     use tributary_protocol::hash::Sha256Hash;
     use tributary_protocol::secure::signing::{from_der, roster_message};
 
@@ -84,41 +79,6 @@ mod tests {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-    }
-
-    /// A certificate from 2020 to 2030.
-    fn issued(ca: &CertifiedIssuer<'_, KeyPair>, key: &impl PublicKeyData, usage: ExtendedKeyUsagePurpose) -> Vec<u8> {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.extended_key_usages = vec![usage];
-        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
-        params.not_after = rcgen::date_time_ymd(2030, 1, 1);
-        params.signed_by(key, ca).unwrap().der().to_vec()
-    }
-
-    fn key(algorithm: &'static SignatureAlgorithm) -> KeyPair {
-        KeyPair::generate_for(algorithm).unwrap()
-    }
-
-    fn peers(ca: &CertifiedIssuer<'_, KeyPair>, year: u64) -> CertifiedPeers {
-        let now = UnixTime::since_unix_epoch(Duration::from_secs((year - 1970) * 31_557_600 + 86_400));
-        CertifiedPeers::from_pem(ca.pem().as_bytes(), now).unwrap()
-    }
-
-    #[test]
-    fn only_valid_certificates_of_the_ca_for_clients_are_trusted() {
-        let (ours, other, key) = (ca(), ca(), key(&PKCS_ECDSA_P256_SHA256));
-        let ours_issued = |usage| issued(&ours, &key, usage);
-        let device = ours_issued(ExtendedKeyUsagePurpose::ClientAuth);
-        assert!(peers(&ours, 2026).is_trusted(&device));
-        assert!(!peers(&ours, 2019).is_trusted(&device));
-        assert!(!peers(&ours, 2031).is_trusted(&device));
-        assert!(!peers(&other, 2026).is_trusted(&device));
-        assert!(!peers(&ours, 2026).is_trusted(&ours_issued(ExtendedKeyUsagePurpose::ServerAuth)));
-        assert!(!peers(&ours, 2026).is_trusted(&device[..device.len() - 1]));
-        assert!(!peers(&ours, 2026).is_trusted(b""));
-        for wrong in ["", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
-            assert!(CertifiedPeers::from_pem(wrong.as_bytes(), UnixTime::since_unix_epoch(Duration::ZERO)).is_err());
-        }
     }
 
     /// A public key as rcgen takes it.
@@ -134,28 +94,56 @@ mod tests {
         }
     }
 
+    fn keys() -> StoredKey {
+        StoredKey::new(Arc::new(MemoryStore::new()))
+    }
+
+    /// A certificate in PEM from the first day of one year to the first day of another one.
+    fn issued(ca: &CertifiedIssuer<'_, KeyPair>, keys: &StoredKey, [from, until]: [i32; 2]) -> String {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.not_before = rcgen::date_time_ymd(from, 1, 1);
+        params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        params.signed_by(&Point(keys.public_key().unwrap()), ca).unwrap().pem()
+    }
+
+    fn der(pem: &str) -> CertificateDer<'static> {
+        CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
+    }
+
     #[test]
-    fn the_signature_of_a_devices_key_verifies_and_no_other() {
-        let (ca, keys) = (ca(), StoredKey::new(Arc::new(MemoryStore::new())));
-        let usage = ExtendedKeyUsagePurpose::ClientAuth;
-        let device = issued(&ca, &Point(keys.public_key().unwrap()), usage.clone());
-        let peers = peers(&ca, 2026);
+    fn peers_have_certificates_of_the_ca_from_a_time_when_the_own_one_was_valid() {
+        let (ours, other, keys) = (ca(), ca(), keys());
+        let peers = |years, of: &CertifiedIssuer<'_, KeyPair>| {
+            CertifiedPeers::from_pem(issued(&ours, &keys, years).as_bytes(), of.pem().as_bytes())
+        };
+        let peers_of_2026 = peers([2026, 2028], &ours).unwrap();
+        let is_trusted = |ca, years| peers_of_2026.is_trusted(&der(&issued(ca, &keys, years)));
+        assert!(is_trusted(&ours, [2020, 2030]) && is_trusted(&ours, [2027, 2030]) && is_trusted(&ours, [2020, 2027]));
+        assert!(!is_trusted(&ours, [2020, 2025]), "it had expired before");
+        assert!(!is_trusted(&ours, [2029, 2030]), "it came afterwards");
+        assert!(!is_trusted(&other, [2020, 2030]));
+        assert!(!peers_of_2026.is_trusted(b"no certificate"));
+        assert!(peers([2026, 2028], &other).is_err(), "nobody would trust this device");
+        for wrong in ["", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+            let (own, ca) = (issued(&ours, &keys, [2026, 2028]), ours.pem());
+            assert!(CertifiedPeers::from_pem(own.as_bytes(), wrong.as_bytes()).is_err());
+            assert!(CertifiedPeers::from_pem(wrong.as_bytes(), ca.as_bytes()).is_err());
+        }
+    }
+
+    #[test]
+    fn the_signature_of_a_devices_key_verifies() {
+        let (ca, keys) = (ca(), keys());
+        let pem = issued(&ca, &keys, [2020, 2030]);
+        let peers = CertifiedPeers::from_pem(pem.as_bytes(), ca.pem().as_bytes()).unwrap();
         // Leading zeros of r and s are left out in DER, in one of 128 signatures.
         for message in 0..300u16 {
             let message = message.to_le_bytes();
             let signature = from_der(&keys.sign(&message).unwrap()).unwrap();
-            assert!(peers.has_signed(&device, &message, &signature));
+            assert!(peers.has_signed(peers.own(), &message, &signature));
         }
-        let signature = from_der(&keys.sign(b"message").unwrap()).unwrap();
-        assert!(!peers.has_signed(&device, b"another", &signature));
-        assert!(!peers.has_signed(&device, b"message", &[0; 64]));
-        assert!(!peers.has_signed(b"no certificate", b"message", &signature));
-        let foreign = issued(&ca, &key(&PKCS_ECDSA_P256_SHA256), usage.clone());
-        assert!(!peers.has_signed(&foreign, b"message", &signature));
-        let p384 = key(&PKCS_ECDSA_P384_SHA384);
-        let signed = p384.sign(b"message").unwrap();
-        assert!(from_der(&signed).is_none());
-        assert!(!peers.has_signed(&issued(&ca, &p384, usage), b"message", &signature));
+        assert!(!peers.has_signed(peers.own(), b"message", &[0; 64]));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::plan::GroupTrust;
 use tributary_protocol::secure::messages::{Formed, ShareKind};
 use tributary_protocol::secure::record::commitment;
 use tributary_protocol::secure::{Record, Roster, SecretBytes, Suite};
@@ -13,7 +14,7 @@ use super::entropy::Entropy;
 use super::peers::Signers;
 use super::refusal::{MemberError, Refusal};
 use super::stored::{Bytes, Secret};
-use super::terms::{GroupTrust, Terms};
+use super::terms::Terms;
 
 /// A member of a group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -129,14 +130,14 @@ impl Member {
         })
     }
 
-    /// The body of `PUT group`.
-    pub fn record(&self) -> &[u8] {
-        &self.record.0
+    /// The body of `PUT group`: the record, and the device's certificate where members sign.
+    pub fn request(&self) -> Vec<u8> {
+        [&self.record.0[..], &self.certificate.0].concat()
     }
 
-    /// The device's certificate in DER, to go with the record.
-    pub fn certificate(&self) -> &[u8] {
-        &self.certificate.0
+    /// The member's record.
+    pub fn record(&self) -> &[u8] {
+        &self.record.0
     }
 
     /// Why the group was given up, if it was.

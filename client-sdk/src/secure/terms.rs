@@ -3,17 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
+use tributary_protocol::plan::GroupTrust;
 use tributary_protocol::secure::sizes;
-
-/// Who is trusted to form groups honestly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GroupTrust {
-    /// The coordinator: it reads no update if it follows the protocol.
-    Honest,
-    /// Nobody: members sign rosters and survivors with the keys of their device certificates.
-    Signed,
-}
 
 /// What an assignment, its plan and the app's floors say about a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

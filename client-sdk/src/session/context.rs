@@ -13,9 +13,20 @@ use crate::error::ClientError;
 use crate::floor::PrivacyFloor;
 use crate::keys::request::{certificate_request, fingerprint};
 use crate::keys::{ClientCertificate, KeyStore};
+use crate::platform;
+use crate::secure::Signing;
 use crate::store::state::{Identity, State};
 use crate::table::Table;
 use crate::transport::coordinator::Coordinator;
+
+/// Certificates, in PEM, of another authority than the coordinator's own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PeerCertificates {
+    /// The CAs that members of groups must have their certificates from.
+    pub(crate) cas: Option<String>,
+    /// The device's own certificate.
+    pub(crate) certificate: Option<String>,
+}
 
 /// The settings of a client, its store and its coordinator.
 #[derive(Debug)]
@@ -38,6 +49,8 @@ pub(crate) struct Context {
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) keys: Arc<dyn KeyStore>,
+    /// With which the app replaces the coordinator's certificates in groups.
+    pub(crate) peers: PeerCertificates,
     pub(crate) attester: Option<Arc<dyn Attest>>,
     /// Whether the transport presents the certificate of the stored identity.
     pub(crate) is_presented: AtomicBool,
@@ -64,12 +77,15 @@ impl Context {
         let certificate_request = if has_key { Some(certificate_request(self.keys.as_ref())?) } else { None };
         let request = EnrolRequest { attributes: self.attributes.clone(), certificate_request, attestation };
         let enrolled = self.coordinator.enrol(&self.enrolment, &request).await?;
+        let issued = enrolled.certificate.map(|issued| (issued.certificate, issued.authority));
+        let (certificate, authority) = issued.unzip();
         let identity = Identity {
             server: self.server.clone(),
             client: enrolled.client,
             secret: enrolled.secret,
             population: enrolled.population,
-            certificate: enrolled.certificate.map(|issued| issued.certificate),
+            certificate,
+            authority,
         };
         self.adopt(&identity)?;
         Ok(identity)
@@ -92,12 +108,34 @@ impl Context {
                 let request = CertificateRequest { certificate_request: certificate_request(self.keys.as_ref())? };
                 let issued = self.coordinator.certificate(&identity.secret, &request).await?;
                 next.certificate = Some(issued.certificate);
+                next.authority = Some(issued.authority);
             }
             Renewal::Secret => next.secret = self.coordinator.next_secret(&identity.secret).await?.secret,
         }
         self.adopt(&next)?;
         *identity = next;
         Ok(())
+    }
+
+    /// Whether the client has a certificate with which it can sign in a group.
+    pub(crate) fn can_sign(&self, identity: &Identity) -> bool {
+        self.certificates(identity).is_some()
+    }
+
+    /// What the client signs with in its groups.
+    ///
+    /// # Errors
+    /// [`ClientError::Privacy`] if it has no certificate for its key, or none that the CA issued that it trusts.
+    pub(crate) fn signing(&self, identity: &Identity) -> Result<Signing, ClientError> {
+        let none = || ClientError::Privacy("it cannot sign in a group: it has no certificate".into());
+        platform::signing(self.certificates(identity).ok_or_else(none)?, &self.keys)
+    }
+
+    /// The client's certificate, and the CA whose certificates it trusts: what the app gave, else the coordinator's.
+    fn certificates<'a>(&'a self, identity: &'a Identity) -> Option<(&'a str, &'a str)> {
+        let own = self.peers.certificate.as_ref().or(identity.certificate.as_ref())?;
+        let cas = self.peers.cas.as_ref().or(identity.authority.as_ref())?;
+        Some((own, cas))
     }
 
     /// Stores an identity, then uses it.

@@ -8,8 +8,8 @@ use http::Method;
 use tributary_protocol::device::{Assignment, ReportAccepted, UpdateQuery};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Secret;
-use tributary_protocol::plan::Masking;
-use tributary_protocol::secure::messages::{Formed, Inbox};
+use tributary_protocol::plan::{GroupTrust, Masking};
+use tributary_protocol::secure::messages::{Agreement, Formed, Inbox};
 use tributary_protocol::secure::quantise::Quantiser;
 use tributary_protocol::secure::slots::Told;
 use tributary_protocol::secure::{Survivors, Words};
@@ -19,8 +19,8 @@ use zeroize::Zeroizing;
 use super::context::Context;
 use crate::error::ClientError;
 use crate::host::Host;
-use crate::secure::{GroupTrust, Member, MemberError, Next, Terms, system_entropy};
-use crate::store::state::Finished;
+use crate::secure::{Member, MemberError, Next, Signers, Terms, system_entropy};
+use crate::store::state::{Finished, Identity};
 use crate::tasks::sent;
 use crate::trainer::TrainError;
 use crate::transport::upload::Update;
@@ -31,7 +31,7 @@ const DEGREE_MIN: u16 = 10;
 /// Delivers a finished update under masks.
 pub(super) async fn exchange(
     context: &Context,
-    secret: &Secret,
+    identity: &Identity,
     (finished, query): (&Finished, &UpdateQuery),
     host: &dyn Host,
 ) -> Result<ReportAccepted, ClientError> {
@@ -40,12 +40,19 @@ pub(super) async fn exchange(
     let values = sent(&finished.body, assignment).map_err(|error| ClientError::BadAnswer(error.to_string()))?;
     let quantiser = Quantiser::new(values.len(), masking.clip, masking.levels, masking.keep);
     let quantiser = quantiser.map_err(|error| ClientError::BadAnswer(error.to_string()))?;
-    let exchange = Exchange { context, secret, assignment, host };
+    let signing = match masking.trust {
+        GroupTrust::Honest => None,
+        GroupTrust::Signed => Some(context.signing(identity)?),
+    };
+    let signers =
+        signing.as_ref().map(|signing| Signers { keys: context.keys.as_ref(), peers: signing.peers.as_ref() });
+    let exchange = Exchange { context, secret: &identity.secret, assignment, signers, host };
     let mut member = match context.state.member(assignment.id)? {
         Some(member) => member,
         None => {
             let terms = terms(assignment, &masking, &quantiser, context.floor.survivors_min);
-            let member = Member::join(terms, &[], &mut system_entropy).map_err(refused)?;
+            let certificate = signing.as_ref().map_or(&[][..], |signing| &signing.certificate);
+            let member = Member::join(terms, certificate, &mut system_entropy).map_err(refused)?;
             context.state.save_member(assignment.id, &member)?;
             member
         }
@@ -54,21 +61,25 @@ pub(super) async fn exchange(
     if let Some(shares) = exchange.share(&mut member).await? {
         let inbox = exchange.held(Method::PUT, "group/shares", shares).await?;
         let inbox = Inbox::from_bytes(&inbox).map_err(unreadable)?;
-        let taken = member.inbox(&inbox, None).map_err(refused);
+        let taken = member.inbox(&inbox, signers).map_err(refused);
         exchange.save(&member, taken)?;
         let told = Told { is_whole: true, examples: query.weight, loss: query.loss };
         exchange.send(&mut member, (&values, &quantiser), told).await?;
     }
     let survivors = exchange.held(Method::GET, "group/survivors", Bytes::new()).await?;
     let survivors = Survivors::from_bytes(&survivors).map_err(unreadable)?;
-    let next = member.survivors(&survivors, None).map_err(refused);
-    match exchange.save(&member, next)? {
-        Next::Unmask(unmask) => {
-            let body = unmask.to_bytes().into();
-            context.coordinator.put_bytes(secret, &exchange.path("group/unmask"), &body).await
+    let next = member.survivors(&survivors, signers).map_err(refused);
+    let unmask = match exchange.save(&member, next)? {
+        Next::Unmask(unmask) => unmask,
+        Next::Agreement(signature) => {
+            let agreement = exchange.held(Method::PUT, "group/agreement", signature.to_vec().into()).await?;
+            let agreement = Agreement::from_bytes(&agreement).map_err(unreadable)?;
+            let unmask = member.agreement(&agreement, signers).map_err(refused);
+            exchange.save(&member, unmask)?
         }
-        Next::Agreement(_) => Err(ClientError::BadAnswer("a group that trusts its coordinator signs nothing".into())),
-    }
+    };
+    let body = unmask.to_bytes().into();
+    context.coordinator.put_bytes(&identity.secret, &exchange.path("group/unmask"), &body).await
 }
 
 /// The exchange of one assignment.
@@ -76,6 +87,8 @@ struct Exchange<'a> {
     context: &'a Context,
     secret: &'a Secret,
     assignment: &'a Assignment,
+    /// Where members sign.
+    signers: Option<Signers<'a>>,
     host: &'a dyn Host,
 }
 
@@ -83,9 +96,9 @@ impl Exchange<'_> {
     /// Joins. The result are the sealed shares for the neighbours; none when the update was sent before and the
     /// survivors are known.
     async fn share(&self, member: &mut Member) -> Result<Option<Bytes>, ClientError> {
-        let formed = self.held(Method::PUT, "group", member.record().to_vec().into()).await?;
+        let formed = self.held(Method::PUT, "group", member.request().into()).await?;
         let formed = Formed::from_bytes(&formed).map_err(unreadable)?;
-        let shares = match member.formed(&formed, None, &mut system_entropy) {
+        let shares = match member.formed(&formed, self.signers, &mut system_entropy) {
             Err(MemberError::Stage) => return Ok(None),
             shares => shares.map_err(refused),
         };
@@ -150,7 +163,7 @@ fn terms(assignment: &Assignment, masking: &Masking, quantiser: &Quantiser, surv
         model: assignment.model_sha256,
         plan: assignment.plan.hash(),
         length: quantiser.coordinates(),
-        trust: GroupTrust::Honest,
+        trust: masking.trust,
         members_min: u16::try_from(masking.group_min).unwrap_or(u16::MAX),
         survivors_min,
         degree_min: DEGREE_MIN,

@@ -32,7 +32,7 @@ use crate::tasks::{Completed, Given, answer, describe, evaluate, train};
 use crate::trainer::{TrainError, Trainer};
 use crate::transport::upload::Update;
 
-pub(crate) use self::context::Context;
+pub(crate) use self::context::{Context, PeerCertificates};
 pub(crate) use self::step::interrupted;
 
 /// Bytes from which on a client asks whether the round is still open before it sends an update for the first time. The
@@ -57,7 +57,7 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
         step = match step {
             Step::Resume => Step::after_resume(state.finished()?),
             Step::CheckIn { enrolled_again } => {
-                let request = check_in_request(context, trainer, host);
+                let request = check_in_request(context, &identity, trainer, host);
                 let answer = check_in(context, &mut identity, &request).await;
                 let may_enrol = !enrolled_again && may_enrol_again(&identity, &answer);
                 Step::after_check_in(answer, may_enrol)
@@ -131,7 +131,12 @@ fn may_enrol_again(identity: &Identity, answer: &Result<CheckInResponse, ClientE
     !lacks_one || identity.certificate.is_none()
 }
 
-fn check_in_request<T: Trainer + ?Sized>(context: &Context, trainer: &T, host: &dyn Host) -> CheckInRequest {
+fn check_in_request<T: Trainer + ?Sized>(
+    context: &Context,
+    identity: &Identity,
+    trainer: &T,
+    host: &dyn Host,
+) -> CheckInRequest {
     CheckInRequest {
         attributes: context.attributes.clone(),
         state: DeviceState { examples: trainer.examples(), ..host.device_state() },
@@ -141,6 +146,7 @@ fn check_in_request<T: Trainer + ?Sized>(context: &Context, trainer: &T, host: &
         schema: trainer.schema(),
         answers: context.table.is_some(),
         masks: true,
+        signs: context.can_sign(identity),
         wait_ms: context.wait_ms,
     }
 }
@@ -223,7 +229,7 @@ async fn deliver(
     let id = finished.pending.assignment.id;
     let accepted = match &finished.pending.work {
         Work::Update { query, .. } if finished.pending.assignment.plan.masking.is_some() => {
-            exchange(context, secret, (finished, query), host).await?
+            exchange(context, identity, (finished, query), host).await?
         }
         Work::Update { query, sha256 } => {
             // Asked first, so that no bytes are sent to a round that has closed.

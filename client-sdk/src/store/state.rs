@@ -51,6 +51,9 @@ pub(crate) struct Identity {
     /// The coordinator's certificate for the device's key, in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) certificate: Option<String>,
+    /// The certificate of the population's CA, in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) authority: Option<String>,
 }
 
 /// Finished work with its body.
@@ -267,6 +270,7 @@ mod tests {
             secret: Secret::from_random(SecretKind::Client, [2; 32]),
             population: "p".parse().unwrap(),
             certificate: None,
+            authority: None,
         }
     }
 

@@ -6,6 +6,7 @@ use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::ClientId;
 use tributary_protocol::job_file::{Eligibility, EvaluationPlace, EvaluationPolicy, JobFile};
+use tributary_protocol::plan::GroupTrust;
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
 
@@ -28,6 +29,8 @@ pub struct Candidate {
     pub answers: bool,
     /// Whether it can mask updates.
     pub masks: bool,
+    /// Whether it can sign in a group.
+    pub signs: bool,
 }
 
 /// A job's requirements on the clients of one round.
@@ -43,6 +46,8 @@ pub struct EligibilityRules<'a> {
     asks: bool,
     /// Whether updates are masked, and have no codec.
     masks: bool,
+    /// Whether the members of groups sign.
+    signs: bool,
     eligibility: &'a Eligibility,
     evaluators: Option<&'a BTreeMap<String, String>>,
     /// Whether the coordinator evaluates.
@@ -77,6 +82,8 @@ pub enum Ineligible {
     NoAnswers,
     #[error("it cannot mask updates")]
     NoMasks,
+    #[error("it has no certificate to sign with in its group")]
+    NoSignature,
     #[error("it cannot write the codec {0}")]
     Codec(CodecName),
     /// A client that can write a codec can read it as well.
@@ -102,6 +109,7 @@ impl<'a> EligibilityRules<'a> {
             schema,
             asks: job.analysis.is_some(),
             masks: job.secure_aggregation.is_some(),
+            signs: job.secure_aggregation.as_ref().is_some_and(|secure| secure.trust() == GroupTrust::Signed),
             eligibility: &job.eligibility,
             evaluators: job.evaluation.as_ref().map(|EvaluationPolicy { attributes, .. }| attributes),
             on_coordinator: job.evaluation.as_ref().is_some_and(|policy| policy.place == EvaluationPlace::Coordinator),
@@ -137,6 +145,9 @@ pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &Eligibility
             trains(candidate, evaluators)?;
             if rules.masks && !candidate.masks {
                 return Err(Ineligible::NoMasks);
+            }
+            if rules.signs && !candidate.signs {
+                return Err(Ineligible::NoSignature);
             }
             if !rules.masks && !candidate.codecs.contains(&rules.codec) {
                 return Err(Ineligible::Codec(rules.codec));
@@ -214,6 +225,7 @@ mod tests {
             schema: None,
             answers: false,
             masks: false,
+            signs: false,
         }
     }
 
@@ -233,6 +245,7 @@ mod tests {
             schema: None,
             asks: false,
             masks: false,
+            signs: false,
             eligibility: &eligibility,
             evaluators: Some(&evaluators),
             on_coordinator: false,
@@ -282,6 +295,7 @@ mod tests {
             schema,
             asks: false,
             masks: false,
+            signs: false,
             eligibility: &eligibility,
             evaluators: None,
             on_coordinator: false,
@@ -320,6 +334,7 @@ mod tests {
             schema: None,
             asks: false,
             masks: false,
+            signs: false,
             eligibility: &eligibility,
             evaluators: Some(&BTreeMap::new()),
             on_coordinator: false,

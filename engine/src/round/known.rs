@@ -48,6 +48,7 @@ pub(in crate::round) mod fixture {
             schema: None,
             answers: false,
             masks: false,
+            signs: false,
         })
     }
 

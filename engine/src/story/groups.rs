@@ -75,7 +75,7 @@ pub fn grouped(groups: &[RoundGroup]) -> Option<String> {
 
 /// Whether the update of a member is in the sum of its group.
 fn is_in_sum(came: GroupProgress) -> bool {
-    matches!(came, GroupProgress::Masked | GroupProgress::Opened)
+    matches!(came, GroupProgress::Masked | GroupProgress::Signed | GroupProgress::Opened)
 }
 
 fn why(group: &RoundGroup) -> String {
@@ -114,6 +114,7 @@ mod tests {
             degree: 2,
             threshold: 2,
             survivors_min: 3,
+            signed: false,
             reason,
             members: members.collect(),
         }

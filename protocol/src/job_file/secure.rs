@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::error::require;
 use super::privacy::Clip;
 use super::{JobFile, JobFileError};
-use crate::plan::Masking;
+use crate::plan::{GroupTrust, Masking};
 use crate::secure::quantise::LEVELS_MAX;
 use crate::update::Codec;
 
@@ -19,6 +19,9 @@ const GROUP_MIN: u32 = 3;
 const GROUP_MAX: u32 = 1_000;
 /// Most members of a group, unless the file says otherwise: masks are words of two bytes up to 256.
 const GROUP_DEFAULT: u32 = 128;
+
+/// Longest text of the CAs of members, in bytes.
+const PEERS_CA_BYTES_MAX: usize = 16 << 10;
 
 /// Secure aggregation of a job: the coordinator learns the sums of groups and no single update.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,11 +47,30 @@ pub struct SecureAggregation {
     /// L2 norm to which clients clip their updates: a number, or a table for one that follows the updates. Default:
     /// `{ start = 0.1, quantile = 0.5, rate = 0.2 }`.
     pub clip: Clip,
+    /// Who is trusted to tell all members of a group the same: `honest` is the coordinator, `signed` is nobody, because
+    /// members sign. Default: `signed` where the coordinator identifies clients by certificates or where `peers_ca` is
+    /// given, else `honest`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trust: Option<GroupTrust>,
+    /// The CAs, in PEM, that issue the certificates with which members sign. Default: that of the population, whose key
+    /// the coordinator has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peers_ca: Option<String>,
 }
 
 impl Default for SecureAggregation {
     fn default() -> Self {
-        Self { group: None, group_min: None, corrupt: 0.1, dropouts: 0.3, levels: 8, keep: 1.0, clip: Clip::default() }
+        Self {
+            group: None,
+            group_min: None,
+            corrupt: 0.1,
+            dropouts: 0.3,
+            levels: 8,
+            keep: 1.0,
+            clip: Clip::default(),
+            trust: None,
+            peers_ca: None,
+        }
     }
 }
 
@@ -63,10 +85,15 @@ impl SecureAggregation {
         self.group_min.unwrap_or_else(|| self.group(goal).div_ceil(4).max(GROUP_MIN))
     }
 
+    /// Who is trusted to form groups.
+    pub fn trust(&self) -> GroupTrust {
+        self.trust.unwrap_or(GroupTrust::Honest)
+    }
+
     /// How the clients of a round mask their updates, which they clip to this norm.
     pub fn masking(&self, goal: u32, clip: f64) -> Masking {
         let Self { corrupt, dropouts, levels, keep, .. } = *self;
-        Masking { group_min: self.group_min(goal), corrupt, dropouts, levels, keep, clip }
+        Masking { group_min: self.group_min(goal), corrupt, dropouts, levels, keep, clip, trust: self.trust() }
     }
 
     pub(super) fn check(&self, job: &JobFile) -> Result<(), JobFileError> {
@@ -80,6 +107,10 @@ impl SecureAggregation {
         require((1..=LEVELS_MAX).contains(&self.levels), "[secure_aggregation] levels", "1 to 4096")?;
         require(self.keep > 0.0 && self.keep <= 1.0, "[secure_aggregation] keep", "above 0 and at most 1")?;
         self.clip.check("[secure_aggregation] clip")?;
+        let is_used = self.peers_ca.is_none() || self.trust != Some(GroupTrust::Honest);
+        require(is_used, "[secure_aggregation] peers_ca", "left out where nobody signs (trust = \"honest\")")?;
+        let is_short = self.peers_ca.as_ref().is_none_or(|pem| pem.len() <= PEERS_CA_BYTES_MAX);
+        require(is_short, "[secure_aggregation] peers_ca", "at most 16,384 bytes of PEM")?;
         let forms = "at least group_min of [secure_aggregation], or no group could form";
         require(goal >= least, "[round] updates_goal", forms)?;
         let masked = "left out with [secure_aggregation], whose masked integers are a codec of their own";

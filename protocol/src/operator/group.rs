@@ -21,6 +21,8 @@ pub struct RoundGroup {
     pub threshold: u32,
     /// Fewest members whose updates make a sum.
     pub survivors_min: u32,
+    /// Whether its members sign who they are and who has survived.
+    pub signed: bool,
     /// Why it has no sum. Absent unless it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<GroupFailure>,
@@ -50,6 +52,8 @@ pub enum GroupProgress {
     Shared,
     /// Its masked update is there: it counts in the sum.
     Masked,
+    /// It has also signed who has survived.
+    Signed,
     /// It has sent the shares that open the sum.
     Opened,
     /// It did not send its masked update in time: its update is lost.

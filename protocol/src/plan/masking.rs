@@ -4,6 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::secure::sizes;
 
+/// Who is trusted to tell all members of a group the same: who the others are, and who survived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum GroupTrust {
+    /// The coordinator: it reads no update if it follows the protocol.
+    Honest,
+    /// Nobody: members sign rosters and survivors with the keys of their device certificates.
+    Signed,
+}
+
 /// Masking of the updates of a round. All members of a group have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -20,6 +31,8 @@ pub struct Masking {
     pub keep: f64,
     /// L2 norm to which the delta is clipped in this round.
     pub clip: f64,
+    /// Who is trusted to form groups.
+    pub trust: GroupTrust,
 }
 
 impl Masking {

@@ -2,7 +2,7 @@
 //!
 //! | call | request | answer |
 //! |---|---|---|
-//! | `PUT group` | [`Record`] | [`Formed`] |
+//! | `PUT group` | [`Join`] | [`Formed`] |
 //! | `PUT group/shares` | [`Shares`] | [`Inbox`] |
 //! | `PUT update` | [`packed`](super::packed) | JSON |
 //! | `GET group/survivors` | | [`Survivors`](super::Survivors) |
@@ -13,7 +13,7 @@
 
 use super::context::Context;
 use super::keys::SecretBytes;
-use super::record::Record;
+use super::record::{RECORD_BYTES, Record};
 use super::sealing::{CIPHERTEXT_BYTES, Ciphertext};
 use super::signing::Signature;
 use super::wire::{DecodeError, Reader, push_count, within};
@@ -24,6 +24,15 @@ use crate::hash::Sha256Hash;
 pub const CERTIFICATE_BYTES_MAX: usize = 8192;
 /// Most bytes of an answer. Bodies of updates have limits of their own.
 pub const MESSAGE_BYTES_MAX: usize = 4 + MEMBERS_MAX as usize * (66 + 2 + 161 + 2 + CERTIFICATE_BYTES_MAX);
+
+/// What a client joins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Join {
+    /// Its keys.
+    pub record: Record,
+    /// The device's certificate in DER; empty in groups without signatures.
+    pub certificate: Vec<u8>,
+}
 
 /// A member as others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +143,26 @@ impl ShareKind {
             2 => Ok(Self::MaskKey),
             other => Err(DecodeError::Kind(other)),
         }
+    }
+}
+
+impl Join {
+    /// Most bytes of the message.
+    pub const BYTES_MAX: usize = RECORD_BYTES + CERTIFICATE_BYTES_MAX;
+
+    /// The bytes of the message: the record, and the certificate to the end.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        [&self.record.to_bytes()[..], &self.certificate].concat()
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it is none.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let (record, certificate) = bytes.split_at_checked(RECORD_BYTES).ok_or(DecodeError::Truncated)?;
+        within("bytes of a certificate", certificate.len() as u64, 0, CERTIFICATE_BYTES_MAX as u64)?;
+        Ok(Self { record: Record::from_bytes(record)?, certificate: certificate.to_vec() })
     }
 }
 
@@ -327,6 +356,8 @@ mod tests {
             let neighbours = neighbours(&list, &certificate);
             let formed = Formed { context: context(), records, index: 2, neighbours: neighbours.clone() };
             prop_assert_eq!(Formed::from_bytes(&formed.to_bytes()), Ok(formed));
+            let join = Join { record: record(1), certificate };
+            prop_assert_eq!(Join::from_bytes(&join.to_bytes()), Ok(join));
             let shares = list.iter().map(|to| (*to, [fill; 81])).collect();
             let shares = Shares { roster: Sha256Hash([fill; 32]), signature: [fill; 64], shares };
             prop_assert_eq!(shares.to_bytes().len(), 98 + 83 * list.len());
@@ -357,6 +388,7 @@ mod tests {
                 bytes[0] = count;
                 bytes[1] = 0;
             }
+            if let Ok(message) = Join::from_bytes(&bytes) { prop_assert_eq!(message.to_bytes(), &bytes[..]); }
             if let Ok(message) = Formed::from_bytes(&bytes) { prop_assert_eq!(message.to_bytes(), &bytes[..]); }
             if let Ok(message) = Shares::from_bytes(&bytes) { prop_assert_eq!(message.to_bytes(), &bytes[..]); }
             if let Ok(message) = Inbox::from_bytes(&bytes) { prop_assert_eq!(message.to_bytes(), &bytes[..]); }

@@ -101,6 +101,7 @@ struct SeatRow {
     schema_sha256: Option<Text<Sha256Hash>>,
     answers: bool,
     masks: bool,
+    signs: bool,
 }
 
 impl From<SeatRow> for Candidate {
@@ -114,6 +115,7 @@ impl From<SeatRow> for Candidate {
             schema: row.schema_sha256.map(|Text(schema)| schema),
             answers: row.answers,
             masks: row.masks,
+            signs: row.signs,
         }
     }
 }
@@ -236,10 +238,11 @@ impl Tx {
         until_ms: i64,
     ) -> Result<(), DbError> {
         let sql = "insert into seats (client, node, population, number, attributes, examples, codecs, until_ms, \
-                   schema_sha256, answers, masks) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
+                   schema_sha256, answers, masks, signs) \
+                   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
                    on conflict (client) do update set \
                    node = $2, population = $3, number = $4, attributes = $5, examples = $6, codecs = $7, until_ms = $8, \
-                   schema_sha256 = $9, answers = $10, masks = $11";
+                   schema_sha256 = $9, answers = $10, masks = $11, signs = $12";
         execute!(
             self,
             sql,
@@ -253,7 +256,8 @@ impl Tx {
             until_ms,
             candidate.schema.map(|schema| schema.to_string()),
             candidate.answers,
-            candidate.masks
+            candidate.masks,
+            candidate.signs
         );
         Ok(())
     }
@@ -267,7 +271,7 @@ impl Tx {
 
     /// Clients of a population that any node holds.
     pub async fn seated(&mut self, population: &Name, now_ms: i64) -> Result<Vec<Candidate>, DbError> {
-        let sql = "select client, number, attributes, examples, codecs, schema_sha256, answers, masks from seats \
+        let sql = "select client, number, attributes, examples, codecs, schema_sha256, answers, masks, signs from seats \
                    where population = $1 and until_ms > $2";
         let rows = fetch!(self, SeatRow, fetch_all, sql, population.as_str(), now_ms);
         Ok(rows.into_iter().map(Candidate::from).collect())

@@ -3,6 +3,7 @@
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, GroupId};
 use tributary_protocol::secure::Survivors;
+use tributary_protocol::secure::messages::Join;
 use tributary_protocol::state::{GroupFailure, GroupStage};
 
 use super::tx::{Text, execute, fetch, fetch_in, insert_all, stored};
@@ -47,6 +48,8 @@ pub struct SecureMemberRow {
     group_id: Option<Text<GroupId>>,
     position: Option<i64>,
     body: Option<Text<Sha256Hash>>,
+    /// Its signature over the survivors, once it has come.
+    pub signature: Option<Vec<u8>>,
 }
 
 /// What a member sent another one.
@@ -126,7 +129,8 @@ impl ShareStage {
 /// The columns of a [`SecureMemberRow`] from `m`, joined with assignments `a` and clients `c`.
 macro_rules! member_columns {
     () => {
-        "m.assignment, a.client, c.number, m.joined_at_ms, m.asked_at_ms, m.record, m.group_id, m.position, m.body \
+        "m.assignment, a.client, c.number, m.joined_at_ms, m.asked_at_ms, m.record, m.group_id, m.position, m.body, \
+         m.signature \
          from secure_members m join assignments a on a.id = m.assignment join clients c on c.id = a.client"
     };
 }
@@ -147,14 +151,44 @@ impl Tx {
         &mut self,
         assignment: AssignmentId,
         round: RoundKey,
-        record: &[u8],
+        join: &Join,
         now_ms: i64,
     ) -> Result<(), DbError> {
-        let sql = "insert into secure_members (assignment, job, task, round, joined_at_ms, asked_at_ms, record) \
-                   values ($1, $2, $3, $4, $5, $5, $6)";
+        let sql = "insert into secure_members \
+                   (assignment, job, task, round, joined_at_ms, asked_at_ms, record, certificate) \
+                   values ($1, $2, $3, $4, $5, $5, $6, $7)";
         let (job, number) = (round.job.to_string(), i64::from(round.number));
-        execute!(self, sql, assignment.to_string(), job, round.task.as_str(), number, now_ms, record);
+        let (record, certificate) = (join.record.to_bytes().to_vec(), join.certificate.as_slice());
+        execute!(self, sql, assignment.to_string(), job, round.task.as_str(), number, now_ms, record, certificate);
         Ok(())
+    }
+
+    /// Whether another client has joined this round with this certificate.
+    pub async fn is_certificate_used(
+        &mut self,
+        round: RoundKey,
+        assignment: AssignmentId,
+        certificate: &[u8],
+    ) -> Result<bool, DbError> {
+        let sql = "select 1 from secure_members \
+                   where job = $1 and task = $2 and round = $3 and certificate = $4 and assignment <> $5 limit 1";
+        let (job, number) = (round.job.to_string(), i64::from(round.number));
+        let task = round.task.as_str();
+        let found = fetch!(self, (i32,), fetch_optional, sql, job, task, number, certificate, assignment.to_string());
+        Ok(found.is_some())
+    }
+
+    /// The certificates of the members of a group, in the order of its roster.
+    pub async fn secure_certificates(&mut self, group: GroupId) -> Result<Vec<Vec<u8>>, DbError> {
+        let sql = "select certificate from secure_members where group_id = $1 order by position";
+        let rows = fetch!(self, (Vec<u8>,), fetch_all, sql, group.to_string());
+        Ok(rows.into_iter().map(|(certificate,)| certificate).collect())
+    }
+
+    /// Stores the signature of a member over the survivors. False when there is one.
+    pub async fn store_signature(&mut self, assignment: AssignmentId, signature: &[u8]) -> Result<bool, DbError> {
+        let sql = "update secure_members set signature = $2 where assignment = $1 and signature is null";
+        Ok(execute!(self, sql, assignment.to_string(), signature) == 1)
     }
 
     /// A client that waits for a group asks again.

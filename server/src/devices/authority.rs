@@ -1,5 +1,7 @@
 //! The CA of each population, and the certificates that it signs.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     SanType, SerialNumber,
@@ -71,8 +73,16 @@ impl Authority {
         params.not_before = time_of(now_ms.saturating_sub(BACKDATED_MS));
         params.not_after = time_of(now_ms.saturating_add(life_ms));
         let certificate = params.signed_by(key, &issuer)?.pem();
-        Ok(IssuedCertificate { certificate, expires_in_ms: u64::try_from(life_ms).unwrap_or(0) })
+        let authority = pem_of(&self.0.certificate);
+        Ok(IssuedCertificate { certificate, authority, expires_in_ms: u64::try_from(life_ms).unwrap_or(0) })
     }
+}
+
+/// A certificate in PEM (RFC 7468).
+fn pem_of(certificate: &[u8]) -> String {
+    let digits = STANDARD.encode(certificate);
+    let lines: Vec<_> = digits.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
 /// A new CA with its key.
@@ -135,6 +145,8 @@ mod tests {
         let issue = || authority.issue(&name, &key, now_ms, DAY_MS).unwrap();
         let [one, two] = [issue(), issue()].map(|issued| {
             assert_eq!(issued.expires_in_ms, DAY_MS as u64);
+            let ca = CertificateDer::from_pem_slice(issued.authority.as_bytes()).unwrap();
+            assert_eq!(ca[..], authority.0.certificate);
             CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap()
         });
         let found = leaf(&one).unwrap();

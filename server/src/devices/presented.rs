@@ -1,13 +1,11 @@
 //! The certificate that a client presents: whose it is, and whether it is valid.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use tributary_protocol::credential::DeviceName;
 use tributary_protocol::hash::Sha256Hash;
+use tributary_tls::devices::DeviceCas;
 use tributary_tls::x509::leaf;
 
 use crate::db::{Db, DbError, KnownClient};
@@ -72,13 +70,9 @@ impl Presented {
     /// Whether the CA signed the certificate for clients. The time of the check is one at which it was valid, so that
     /// only [`Self::require_valid`] depends on the clock.
     fn require_signature(&self, certificate: &CertificateDer<'_>, ca: CertificateDer<'static>) -> Option<()> {
-        let mut roots = RootCertStore::empty();
-        roots.add(ca).ok()?;
-        let provider = tributary_tls::provider();
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().ok()?;
         let while_valid = Duration::from_millis(u64::try_from(self.valid_from_ms).unwrap_or(0));
-        let verified = verifier.verify_client_cert(certificate, &[], UnixTime::since_unix_epoch(while_valid));
-        verified.ok().map(drop)
+        let cas = DeviceCas::new([ca]).ok()?;
+        cas.have_issued(certificate, UnixTime::since_unix_epoch(while_valid)).then_some(())
     }
 
     pub(crate) fn require_valid(&self, now_ms: i64) -> Result<(), PresentedError> {

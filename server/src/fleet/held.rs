@@ -57,6 +57,7 @@ impl HeldCheckIn {
             schema: request.schema,
             answers: request.answers,
             masks: request.masks,
+            signs: request.signs,
         });
         let shown = fleet.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
         let seat = fleet.lobby.enter(client.population.clone(), Arc::clone(&candidate));

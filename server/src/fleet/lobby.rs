@@ -156,6 +156,7 @@ mod tests {
             schema: None,
             answers: false,
             masks: false,
+            signs: false,
         })
     }
 

@@ -152,6 +152,7 @@ mod tests {
             schema: None,
             answers: false,
             masks: false,
+            signs: false,
         })
     }
 

@@ -145,6 +145,7 @@ pub fn attributes_fit(attributes: Attributes, rules: &EligibilityRules<'_>) -> b
         schema: None,
         answers: true,
         masks: true,
+        signs: true,
     };
     admit(&candidate, None, rules).is_ok()
 }

@@ -9,10 +9,12 @@ use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, GroupId, JobId};
 use tributary_protocol::secure::Survivors;
+use tributary_protocol::secure::messages::Join;
+use tributary_protocol::secure::signing::Signature;
 use tributary_protocol::state::{AssignmentState, GroupFailure, GroupStage, Phase};
 use tributary_protocol::traffic::Traffic;
 
-use super::assignments::{Comes, Received, Refusal, find, require_open};
+use super::assignments::{Comes, Received, Refusal, end, find, require_open};
 use super::expiry::{Need, expire_one};
 use super::rounds::close_in;
 use crate::blob::{BlobError, Staged};
@@ -29,12 +31,8 @@ const LEFT: &str = "lost: its client left the group before the sum was open";
 ///
 /// # Errors
 /// [`Refusal::Conflict`] for another record: what was signed for one must not be used with another.
-pub(crate) async fn join(
-    services: &Services,
-    client: ClientId,
-    id: AssignmentId,
-    record: &[u8],
-) -> Result<(), Refusal> {
+pub(crate) async fn join(services: &Services, client: ClientId, id: AssignmentId, join: &Join) -> Result<(), Refusal> {
+    let record = &join.record.to_bytes();
     let (assignment, round) = find(&mut services.db.read().await?, client, id, None).await?;
     if let Some(member) = services.db.look().await?.secure_member(id).await? {
         same_record(&member, record, id)?;
@@ -49,7 +47,7 @@ pub(crate) async fn join(
     require_open(services, &assignment, &round, Comes::Finished).await?;
     let mut tx = services.db.begin().await?;
     tx.lock_job(round.job).await?;
-    match tx.join_secure(id, round.key(), record, services.clock.now_ms()).await {
+    match tx.join_secure(id, round.key(), join, services.clock.now_ms()).await {
         Err(DbError::Duplicate) => {
             drop(tx);
             let member = services.db.look().await?.secure_member(id).await?.ok_or_else(DbError::lost)?;
@@ -64,6 +62,18 @@ pub(crate) async fn join(
 
 fn same_record(member: &SecureMemberRow, record: &[u8], id: AssignmentId) -> Result<(), Refusal> {
     if member.record == record { Ok(()) } else { Err(Refusal::Conflict(id)) }
+}
+
+/// Ends the work of a client that may not join, for this reason.
+pub(crate) async fn turn_away(
+    services: &Services,
+    client: ClientId,
+    id: AssignmentId,
+    reason: String,
+) -> Result<Refusal, Refusal> {
+    let (assignment, _) = find(&mut services.db.read().await?, client, id, None).await?;
+    end(services, &assignment, AssignmentState::Failed, &reason, Received::default()).await?;
+    Ok(Refusal::Rejected(reason))
 }
 
 /// A group forms of clients that have joined. Nothing happens when another driver was faster.
@@ -113,6 +123,36 @@ pub(crate) async fn share(
     }
     if !tx.store_shares(group, stage, sender, shares).await? {
         return Err(Refusal::Conflict(member.assignment));
+    }
+    tx.commit().await?;
+    services.signals.changed(job);
+    Ok(())
+}
+
+/// Stores the signature of a survivor over the survivors. The same again changes nothing, and one that comes after the
+/// group has gone on is needed no more.
+///
+/// # Errors
+/// [`Refusal::Conflict`] for another signature, [`Refusal::GroupPassed`] before there are survivors.
+pub(crate) async fn agree(
+    services: &Services,
+    job: JobId,
+    member: &SecureMemberRow,
+    signature: &Signature,
+) -> Result<(), Refusal> {
+    let (group, _) = place(member)?;
+    let mut tx = services.db.begin().await?;
+    tx.lock_job(job).await?;
+    let row = tx.secure_group(group).await?.ok_or_else(DbError::lost)?;
+    match row.stage {
+        GroupStage::Agreeing => {}
+        GroupStage::Unmasking | GroupStage::Summed => return Ok(()),
+        _ => return Err(passed(&row)),
+    }
+    if !tx.store_signature(member.assignment, signature).await? {
+        let stored = tx.secure_member(member.assignment).await?.and_then(|member| member.signature);
+        let is_same = stored.is_some_and(|stored| stored == *signature);
+        return if is_same { Ok(()) } else { Err(Refusal::Conflict(member.assignment)) };
     }
     tx.commit().await?;
     services.signals.changed(job);

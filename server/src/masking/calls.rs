@@ -1,13 +1,17 @@
 //! What members of a group send, and what they are told.
 
+use rustls::pki_types::CertificateDer;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId};
-use tributary_protocol::secure::messages::{Formed, Inbox, Letter, Neighbour, Shares, Unmask};
+use tributary_protocol::secure::messages::{Agreement, Formed, Inbox, Join, Letter, Neighbour, Shares, Unmask};
 use tributary_protocol::secure::open::Opening;
-use tributary_protocol::secure::{Context, Record, Roster, Survivors};
+use tributary_protocol::secure::signing::{Signature, survivors_message};
+use tributary_protocol::secure::{Context, Record, Roster, Survivors, sizes};
 use tributary_protocol::state::{AssignmentState, GroupStage};
+use tributary_tls::devices::has_signed;
 
+use super::certificates;
 use super::roster::{records_of, roster_of, stored_share};
-use crate::db::{DbError, SecureGroupRow, SecureMemberRow, ShareStage, Tx};
+use crate::db::{ClientRow, DbError, SecureGroupRow, SecureMemberRow, ShareStage, Tx};
 use crate::lifecycle::assignments::{self, Refusal};
 use crate::lifecycle::groups;
 use crate::services::Services;
@@ -21,6 +25,8 @@ pub(crate) enum Ask {
     Inbox,
     /// The members whose updates are in the sum.
     Survivors,
+    /// What others signed.
+    Agreement,
 }
 
 /// A member, its group and the others.
@@ -62,9 +68,18 @@ impl Seat {
 }
 
 /// A client joins with its record.
-pub(crate) async fn join(services: &Services, client: ClientId, id: AssignmentId, body: &[u8]) -> Result<(), Refusal> {
-    let record = Record::from_bytes(body).map_err(|error| Refusal::Message(error.to_string()))?;
-    groups::join(services, client, id, &record.to_bytes()).await
+pub(crate) async fn join(
+    services: &Services,
+    client: &ClientRow,
+    id: AssignmentId,
+    body: &[u8],
+) -> Result<(), Refusal> {
+    let join = Join::from_bytes(body).map_err(|error| Refusal::Message(error.to_string()))?;
+    let is_first = services.db.look().await?.secure_member(id).await?.is_none();
+    if is_first && let Some(reason) = certificates::refused(services, client, id, &join).await? {
+        return Err(groups::turn_away(services, client.id, id, reason).await?);
+    }
+    groups::join(services, client.id, id, &join).await
 }
 
 /// The answer that a member waits for; none while its group is not there yet.
@@ -82,9 +97,10 @@ pub(crate) async fn answer(
     let Some(seat) = Seat::find(&mut tx, client, id).await? else { return Ok(None) };
     seat.require_open()?;
     match ask {
-        Ask::Formed => formed(&seat).map(Some),
+        Ask::Formed => formed(&mut tx, &seat).await.map(Some),
         Ask::Inbox => inbox(&mut tx, &seat).await.map(Some),
         Ask::Survivors => Ok(seat.group.survivors),
+        Ask::Agreement => agreement(services, &mut tx, &seat).await.map(Some),
     }
 }
 
@@ -104,22 +120,64 @@ async fn is_due(tx: &mut Tx, client: ClientId, id: AssignmentId, ask: Ask) -> Re
         Ask::Formed => true,
         Ask::Inbox => stage != GroupStage::Sharing,
         Ask::Survivors => stage > GroupStage::Masking,
+        Ask::Agreement => stage > GroupStage::Agreeing,
     })
 }
 
 /// The group that a client was put into.
-fn formed(seat: &Seat) -> Result<Vec<u8>, Refusal> {
+async fn formed(tx: &mut Tx, seat: &Seat) -> Result<Vec<u8>, Refusal> {
     let records = records_of(&seat.members)?;
-    let neighbours = seat.roster.neighbours(seat.own).into_iter();
-    let neighbours =
-        neighbours.map(|index| Neighbour { index, record: records[usize::from(index)], certificate: Vec::new() });
-    let formed = Formed {
-        context: seat.context,
-        records: records.iter().map(Record::hash).collect(),
-        index: seat.own,
-        neighbours: neighbours.collect(),
+    let neighbours = members_at(tx, seat, &seat.roster.neighbours(seat.own)).await?;
+    let hashes = records.iter().map(Record::hash).collect();
+    Ok(Formed { context: seat.context, records: hashes, index: seat.own, neighbours }.to_bytes())
+}
+
+/// Members as others see them.
+async fn members_at(tx: &mut Tx, seat: &Seat, indexes: &[u16]) -> Result<Vec<Neighbour>, Refusal> {
+    let (records, mut certificates) = (records_of(&seat.members)?, tx.secure_certificates(seat.group.id).await?);
+    let member = |index: &u16| {
+        let place = usize::from(*index);
+        Neighbour { index: *index, record: records[place], certificate: std::mem::take(&mut certificates[place]) }
     };
-    Ok(formed.to_bytes())
+    Ok(indexes.iter().map(member).collect())
+}
+
+/// A survivor signs who has survived.
+pub(crate) async fn agree(services: &Services, client: ClientId, id: AssignmentId, body: &[u8]) -> Result<(), Refusal> {
+    let signature: Signature =
+        body.try_into().map_err(|_| Refusal::Message("a signature has 64 bytes, those of r and s".into()))?;
+    let seat = Seat::require(services, client, id).await?;
+    let survivors = seat.group.survivors().ok_or_else(|| groups::passed(&seat.group))?;
+    if !survivors.contains(seat.own) {
+        return Err(groups::passed(&seat.group));
+    }
+    let certificates = services.db.look().await?.secure_certificates(seat.group.id).await?;
+    let certificate = certificates.get(usize::from(seat.own)).ok_or_else(DbError::lost)?;
+    let message = survivors_message(&survivors.hash(&seat.roster.hash()));
+    if !has_signed(&CertificateDer::from_slice(certificate), &message, &signature) {
+        return Err(Refusal::Message("the signature is not one over the survivors".into()));
+    }
+    groups::agree(services, seat.job, &seat.member, &signature).await
+}
+
+/// As many signatures as a member must see, those of its neighbours first: it has their certificates already.
+async fn agreement(services: &Services, tx: &mut Tx, seat: &Seat) -> Result<Vec<u8>, Refusal> {
+    let spec = services.spec(tx, seat.job).await?.ok_or_else(DbError::lost)?;
+    let corrupt = spec.file.secure_aggregation.as_ref().map_or(0.0, |secure| secure.corrupt);
+    let quorum = usize::from(sizes::quorum(seat.roster.members(), corrupt));
+    let mut signed: Vec<(u16, Signature)> = Vec::new();
+    for (index, member) in (0u16..).zip(&seat.members).filter(|(index, _)| *index != seat.own) {
+        if let Some(signature) = &member.signature {
+            signed.push((index, signature.as_slice().try_into().map_err(|_| DbError::lost())?));
+        }
+    }
+    let is_neighbour = |index: u16| seat.roster.are_neighbours(seat.own, index);
+    signed.sort_by_key(|(index, _)| !is_neighbour(*index));
+    signed.truncate(quorum);
+    signed.sort_unstable_by_key(|(index, _)| *index);
+    let strangers: Vec<u16> = signed.iter().map(|(index, _)| *index).filter(|index| !is_neighbour(*index)).collect();
+    let strangers = members_at(tx, seat, &strangers).await?;
+    Ok(Agreement { signatures: signed, strangers }.to_bytes())
 }
 
 /// A member sends its sealed shares, one for each neighbour.

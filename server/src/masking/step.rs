@@ -9,13 +9,14 @@ use tributary_engine::round::masking::{
 };
 use tributary_protocol::id::{AssignmentId, GroupId};
 use tributary_protocol::secure::messages::ShareKind;
+use tributary_protocol::secure::open::Opening;
 use tributary_protocol::secure::sizes::{body_bytes, value_bits};
 use tributary_protocol::secure::slots::SLOTS;
 use tributary_protocol::secure::{Context, Suite, Survivors};
 use tributary_protocol::state::{GroupFailure, GroupStage};
 
 use super::open::{Outcome, open};
-use super::roster::quantiser_of;
+use super::roster::{quantiser_of, roster_of};
 use crate::db::{DbError, NewSecureGroup, RoundRow, SecureGroupRow, SecureMemberRow, SecureShareRow, ShareStage, Tx};
 use crate::lifecycle::groups;
 use crate::models::error::CommitError;
@@ -204,7 +205,10 @@ async fn facts(
         GroupStage::Unmasking => {
             survivors.as_ref().is_some_and(|survivors| survivors.contains(place)) && !opened.contains(&place)
         }
-        GroupStage::Agreeing | GroupStage::Summed | GroupStage::Failed => false,
+        GroupStage::Agreeing => {
+            survivors.as_ref().is_some_and(|survivors| survivors.contains(place)) && member.signature.is_none()
+        }
+        GroupStage::Summed | GroupStage::Failed => false,
     };
     let awaited = (0u16..)
         .zip(members)
@@ -215,7 +219,7 @@ async fn facts(
         None => members.iter().filter(|member| member.body().is_some()).count() as u32,
     };
     let secrets = match (&survivors, row.stage) {
-        (Some(survivors), GroupStage::Unmasking) => secrets(tx, row.id, &shared, survivors).await?,
+        (Some(survivors), GroupStage::Unmasking) => secrets(tx, row, members, (&shared, survivors)).await?,
         _ => Vec::new(),
     };
     Ok(GroupFacts {
@@ -229,7 +233,7 @@ async fn facts(
         awaited: u32::try_from(awaited).unwrap_or(u32::MAX),
         shared: u32::try_from(shared.len()).unwrap_or(u32::MAX),
         whole,
-        signed: 0,
+        signed: members.iter().filter(|member| member.signature.is_some()).count() as u32,
         secrets,
     })
 }
@@ -237,17 +241,20 @@ async fn facts(
 /// The shares that are here of each secret which must be rebuilt.
 async fn secrets(
     tx: &mut Tx,
-    group: GroupId,
-    shared: &[u16],
-    survivors: &Survivors,
+    group: &SecureGroupRow,
+    members: &[SecureMemberRow],
+    (shared, survivors): (&[u16], &Survivors),
 ) -> Result<Vec<SecretFacts>, DbError> {
-    let rows = tx.shares(group, ShareStage::Unmasking).await?;
-    let count = |owner: u16| {
-        let kind = if survivors.contains(owner) { ShareKind::SelfMask } else { ShareKind::MaskKey };
+    let rows = tx.shares(group.id, ShareStage::Unmasking).await?;
+    let (context, roster) = roster_of(group, members)?;
+    let sharers = Survivors::new(roster.members(), shared.iter().copied());
+    let opening = Opening { context: &context, roster: &roster, records: &[], sharers: &sharers, survivors };
+    let count = |(owner, kind): (u16, ShareKind)| {
         let is_share = |row: &&SecureShareRow| row.recipient == owner && row.share.first() == Some(&kind.number());
         u32::try_from(rows.iter().filter(is_share).count()).unwrap_or(u32::MAX)
     };
-    Ok(shared.iter().map(|owner| SecretFacts { shares: count(*owner), is_false: false }).collect())
+    let needed = opening.needed().into_iter();
+    Ok(needed.map(|secret| SecretFacts { shares: count(secret), is_false: false }).collect())
 }
 
 /// Takes a step. False when the group waits all the same: some shares are false, and others may come.

@@ -2,5 +2,7 @@
 
 mod coordinator;
 mod fixtures;
+#[cfg(feature = "native")]
+mod forged;
 mod groups;
 mod refusals;

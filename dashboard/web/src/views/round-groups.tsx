@@ -36,6 +36,7 @@ const PROGRESS: Record<GroupProgress, string> = {
   joined: "has joined",
   shared: "has shared its secrets",
   masked: "has sent its masked update",
+  signed: "has signed who is left",
   opened: "counts, and has helped to open the sum",
   lost: "was lost: its update does not count",
 };
@@ -71,7 +72,9 @@ export function GroupsPanel({ data }: { data: RoundDetail }) {
               <strong>{plural(group.members.length, "member")}</strong>: {STAGES[group.stage]}
               {group.reason && `, because ${FAILURES[group.reason]}`}.
             </p>
-            <p class="quiet">{needs(group)}</p>
+            <p class="quiet">
+              {needs(group)} {group.signed && "Its members sign who they are and who is left."}
+            </p>
           </li>
         ))}
       </ul>
@@ -86,7 +89,7 @@ function unseen(groups: readonly RoundGroup[]): boolean {
 }
 
 function isCounted(came: GroupProgress): boolean {
-  return came === "masked" || came === "opened";
+  return came === "masked" || came === "signed" || came === "opened";
 }
 
 /** What the losses of a group mean for its sum. */

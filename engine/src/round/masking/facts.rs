@@ -27,8 +27,8 @@ pub struct GroupFacts {
     pub whole: u32,
     /// Survivors that have signed the stored set of survivors.
     pub signed: u32,
-    /// One of each member whose shares are here: of a survivor the secret of its own mask, of the others the key of
-    /// their masks with neighbours. It is read in Unmasking.
+    /// One of each survivor, the secret of its own mask, and one of each lost member whose shares are here and whose
+    /// neighbours survived, the key of its masks with them. It is read in Unmasking.
     pub secrets: Vec<SecretFacts>,
 }
 

@@ -1,6 +1,7 @@
 //! What a job file asks of the groups of its rounds.
 
 use tributary_protocol::job_file::JobFile;
+use tributary_protocol::plan::GroupTrust;
 
 use super::policy::MaskingPolicy;
 
@@ -13,7 +14,7 @@ impl MaskingPolicy {
             group_min: secure.group_min(goal),
             corrupt: secure.corrupt,
             dropouts: secure.dropouts,
-            is_signed: false,
+            is_signed: secure.trust() == GroupTrust::Signed,
         })
     }
 }

@@ -138,7 +138,7 @@ fn agreeing(facts: &GroupFacts) -> Stand {
 
 fn unmasking(facts: &GroupFacts) -> Stand {
     let lacks_shares = |secret: &SecretFacts| secret.shares < facts.parameters.threshold;
-    let is_short = (facts.secrets.len() as u64) < u64::from(facts.shared) || facts.secrets.iter().any(lacks_shares);
+    let is_short = (facts.secrets.len() as u64) < u64::from(facts.whole) || facts.secrets.iter().any(lacks_shares);
     let is_false = facts.secrets.iter().any(|secret| secret.is_false);
     Stand {
         reach: match (is_short || is_false, facts.awaited) {
@@ -218,7 +218,7 @@ mod tests {
             ("every secret has its shares", unmasking(secrets(10, 6), 2), 10, Sum),
             ("every secret lacks a share", unmasking(secrets(10, 5), 2), 10, wait),
             ("no more shares come", unmasking(secrets(10, 5), 0), 10, Fail(TooFewShares)),
-            ("a secret has no row", unmasking(secrets(9, 6), 1), long, Fail(TooFewShares)),
+            ("a secret has no row", unmasking(secrets(7, 6), 1), long, Fail(TooFewShares)),
             ("a secret is false, and more shares may come", unmasking(lied_about(6), 1), 10, wait),
             ("a secret is false, time is up", unmasking(lied_about(6), 1), long, Fail(FalseShares)),
             ("a liar's share is one too few", unmasking(lied_about(5), 0), 10, Fail(TooFewShares)),

@@ -112,6 +112,10 @@ fn own() -> Vec<Call> {
         get("/assignments/{assignment}/group/survivors", "survivors", "The members whose updates are in the sum.")
             .answers_raw(200, "Their number, and a bitmap.", BYTES)
             .nothing(204, "They are not known yet: ask again."),
+        put("/assignments/{assignment}/group/agreement", "agree", "Signs who has survived, where members sign.")
+            .takes_raw(BYTES)
+            .answers_raw(200, "What others have signed.", BYTES)
+            .nothing(204, "Too few have signed yet: ask again."),
         put("/assignments/{assignment}/group/unmask", "unmask", "Sends the shares that open the sum.")
             .takes_raw(BYTES)
             .answers::<ReportAccepted>(200, "They are stored."),

@@ -12,7 +12,7 @@ use tributary_engine::round::RetryReason;
 use tributary_protocol::id::AssignmentId;
 
 use super::checkin::too_many_held;
-use super::report::{refused, report_accepted};
+use super::report::{or_refused, refused, report_accepted};
 use crate::api::auth::{Device, Identified, Origin};
 use crate::api::extract::{Path, body};
 use crate::api::problem::Answer;
@@ -32,10 +32,7 @@ pub(super) async fn join(
     request: Request,
 ) -> Answer<Response> {
     let body = body(request, MESSAGE_BYTES_MAX, &app.guard).await?;
-    let joined = calls::join(&app, client.id, id, &body).await;
-    if let Err(refusal) = joined {
-        return Err(refused(&app, &client, refusal).await?);
-    }
+    or_refused(&app, &client, calls::join(&app, &client, id, &body).await).await?;
     held(&app, (&client, origin), id, Ask::Formed).await
 }
 
@@ -47,9 +44,7 @@ pub(super) async fn put_shares(
     request: Request,
 ) -> Answer<Response> {
     let body = body(request, MESSAGE_BYTES_MAX, &app.guard).await?;
-    if let Err(refusal) = calls::share(&app, client.id, id, &body).await {
-        return Err(refused(&app, &client, refusal).await?);
-    }
+    or_refused(&app, &client, calls::share(&app, client.id, id, &body).await).await?;
     held(&app, (&client, origin), id, Ask::Inbox).await
 }
 
@@ -62,6 +57,18 @@ pub(super) async fn survivors(
     held(&app, (&client, origin), id, Ask::Survivors).await
 }
 
+pub(super) async fn put_agreement(
+    State(app): State<Arc<App>>,
+    Device(client): Device,
+    origin: Origin,
+    Path(id): Path<AssignmentId>,
+    request: Request,
+) -> Answer<Response> {
+    let body = body(request, MESSAGE_BYTES_MAX, &app.guard).await?;
+    or_refused(&app, &client, calls::agree(&app, client.id, id, &body).await).await?;
+    held(&app, (&client, origin), id, Ask::Agreement).await
+}
+
 pub(super) async fn unmask(
     State(app): State<Arc<App>>,
     Device(client): Device,
@@ -69,9 +76,7 @@ pub(super) async fn unmask(
     request: Request,
 ) -> Answer<Response> {
     let body = body(request, MESSAGE_BYTES_MAX, &app.guard).await?;
-    if let Err(refusal) = calls::unmask(&app, client.id, id, &body).await {
-        return Err(refused(&app, &client, refusal).await?);
-    }
+    or_refused(&app, &client, calls::unmask(&app, client.id, id, &body).await).await?;
     Ok(report_accepted(&app, &client, RetryReason::Reported).await?.into_response())
 }
 

@@ -50,6 +50,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
             put(update::put_masked).patch(update::patch_masked).head(update::masked_offset),
         )
         .route("/assignments/{id}/group/survivors", get(group::survivors))
+        .route("/assignments/{id}/group/agreement", put(group::put_agreement))
         .route("/assignments/{id}/group/unmask", put(group::unmask))
         .route("/assignments/{id}/evaluation", put(report::put_evaluation))
         .route("/assignments/{id}/description", put(report::put_description))

@@ -243,7 +243,7 @@ pub(super) async fn report_accepted(
     Ok(Json(ReportAccepted { retry_after_ms: app.fleet.retry_of(app, client, reason).await? }))
 }
 
-async fn or_refused<T>(app: &App, client: &ClientRow, result: Result<T, Refusal>) -> Answer<T> {
+pub(super) async fn or_refused<T>(app: &App, client: &ClientRow, result: Result<T, Refusal>) -> Answer<T> {
     match result {
         Ok(value) => Ok(value),
         Err(refusal) => Err(refused(app, client, refusal).await?),

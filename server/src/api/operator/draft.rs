@@ -9,6 +9,7 @@ use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::{JobFile, JobFileError};
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::operator::{CreateJob, JobDraft};
+use tributary_protocol::plan::GroupTrust;
 use tributary_protocol::problem::ProblemType;
 
 use super::test_sets::is_on_coordinator;
@@ -16,6 +17,8 @@ use crate::api::bodies::LARGEST;
 use crate::api::extract::{Json, body};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
+use crate::devices::ClientAuth;
+use crate::masking::certificates::check_cas;
 use crate::runtime::offload::blocking;
 use tributary_engine::job::{JobSpec, SpecError};
 use tributary_engine::privacy::resolve;
@@ -65,6 +68,7 @@ pub(super) fn invalid(error: &SpecError) -> ApiError {
 pub(super) fn check_new(app: &App, file: &JobFile) -> Answer<()> {
     // A file that fails the checks of all jobs is named by them.
     file.check().and_then(|()| file.check_new()).map_err(|error| invalid(&error.into()))?;
+    check_peers(app, file)?;
     if app.evaluator.is_some() || !is_on_coordinator(file) {
         return Ok(());
     }
@@ -72,8 +76,29 @@ pub(super) fn check_new(app: &App, file: &JobFile) -> Answer<()> {
     Err(ApiError::new(ProblemType::JobFileInvalid, detail))
 }
 
-/// The job file with what follows from its privacy budget. Finding the noise takes up to seconds.
-pub(super) async fn resolved(mut file: JobFile) -> Answer<JobFile> {
+/// Refuses groups that sign where nobody has a certificate.
+fn check_peers(app: &App, file: &JobFile) -> Answer<()> {
+    let Some(secure) = &file.secure_aggregation else { return Ok(()) };
+    let refused = |detail: String| ApiError::new(ProblemType::JobFileInvalid, detail);
+    match &secure.peers_ca {
+        Some(pem) => check_cas(pem).map_err(|error| refused(format!("[secure_aggregation] peers_ca: {error}"))),
+        None if secure.trust == Some(GroupTrust::Signed) && !app.devices.client_auth.asks_for_certificates() => {
+            let detail = "[secure_aggregation] trust must be \"honest\", or peers_ca given: this coordinator gives its \
+                          clients no certificates (serve --client-auth certificate)";
+            Err(refused(detail.to_owned()))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The job file with what follows from the coordinator's settings and from its privacy budget. Finding the noise takes
+/// up to seconds.
+pub(super) async fn resolved(app: &App, mut file: JobFile) -> Answer<JobFile> {
+    if let Some(secure) = &mut file.secure_aggregation {
+        let by_certificate = app.devices.client_auth == ClientAuth::Certificate;
+        let signs = by_certificate || secure.peers_ca.is_some();
+        secure.trust.get_or_insert(if signs { GroupTrust::Signed } else { GroupTrust::Honest });
+    }
     if file.privacy.is_none() {
         return Ok(file);
     }
@@ -84,7 +109,7 @@ pub(super) async fn resolved(mut file: JobFile) -> Answer<JobFile> {
 /// What creating a job of this file would store. Refused when creating it would be refused.
 pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> {
     check_new(app, &file)?;
-    let file = resolved(file).await?;
+    let file = resolved(app, file).await?;
     // The id is part of what clients receive, and a dry run sends nothing.
     let spec = JobSpec::new(JobId::from_random([0; 16]), file).map_err(|error| invalid(&error))?;
     let (population, name) = (&spec.file.population, &spec.file.name);

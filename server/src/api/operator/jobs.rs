@@ -43,7 +43,7 @@ pub(super) async fn create(
         return Ok(try_out(&app, file).await?.into_response());
     }
     check_new(&app, &file)?;
-    let mut file = resolved(file).await?;
+    let mut file = resolved(&app, file).await?;
     file.seed = Some(file.seed.unwrap_or_else(entropy::seed));
     let id = JobId::from_random(entropy::random());
     let spec = JobSpec::new(id, file).map_err(|error| invalid(&error))?;

@@ -2,6 +2,7 @@
 
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::{GroupProgress, RoundGroup, RoundGroupMember};
+use tributary_protocol::plan::GroupTrust;
 use tributary_protocol::secure::Context;
 use tributary_protocol::state::GroupStage;
 
@@ -38,6 +39,7 @@ impl Groups {
                 degree: context.degree.into(),
                 threshold: context.threshold.into(),
                 survivors_min: secure.masking(goal, 1.0).survivors_min(row.members),
+                signed: secure.trust() == GroupTrust::Signed,
                 reason: row.reason(),
                 members: circle
                     .iter()
@@ -60,6 +62,7 @@ fn progress(group: &SecureGroupRow, member: &SecureMemberRow, shared: &[u16], op
     };
     match group.stage {
         _ if opened.contains(&place) => GroupProgress::Opened,
+        _ if is_masked && member.signature.is_some() => GroupProgress::Signed,
         _ if is_masked => GroupProgress::Masked,
         GroupStage::Sharing if shared.contains(&place) => GroupProgress::Shared,
         GroupStage::Masking if shared.contains(&place) => GroupProgress::Shared,

@@ -20,6 +20,7 @@ fn candidate(number: u8) -> Candidate {
         schema: None,
         answers: true,
         masks: true,
+        signs: true,
     }
 }
 

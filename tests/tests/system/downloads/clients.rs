@@ -147,6 +147,7 @@ async fn draw_everybody(world: &World) {
                 schema: None,
                 answers: false,
                 masks: false,
+                signs: false,
             };
             world.app().fleet.lobby.enter(client.population, Arc::new(candidate))
         })

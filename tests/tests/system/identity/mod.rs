@@ -2,6 +2,7 @@
 
 mod attestation;
 mod certificates;
+mod groups;
 mod refused;
 mod secrets;
 mod world;

@@ -131,7 +131,12 @@ impl TlsWorld {
     }
 
     pub(super) async fn job(&self, changes: Value) -> Job {
-        self.operate(Method::POST, "/jobs", &json!({ "job": job_file(&changes) })).await.ok()
+        self.create(&job_file(&changes)).await.ok()
+    }
+
+    /// Creates a job of this file.
+    pub(super) async fn create(&self, file: &Value) -> Answer {
+        self.operate(Method::POST, "/jobs", &json!({ "job": file })).await
     }
 
     /// Waits for the first round of a job.

@@ -6,11 +6,12 @@ use std::pin::pin;
 use futures_util::future::join_all;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use tributary_client::secure::{GroupTrust, Member, Next, Terms, system_entropy};
-use tributary_protocol::device::Assignment;
+use tributary_client::StoredKey;
+use tributary_client::secure::{CertifiedPeers, Member, Next, Signers, Terms, system_entropy};
+use tributary_protocol::device::{Assignment, CheckInResponse};
 use tributary_protocol::operator::{GroupProgress, Job, RoundDetail, RoundGroupMember};
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::secure::messages::{Formed, Inbox};
+use tributary_protocol::secure::messages::{Agreement, Formed, Inbox};
 use tributary_protocol::secure::quantise::Quantiser;
 use tributary_protocol::secure::slots::Told;
 use tributary_protocol::secure::{Survivors, Words};
@@ -19,14 +20,14 @@ use tributary_protocol::state::{AbandonReason, AssignmentState, GroupFailure, Gr
 
 use crate::support::{Device, WEIGHTS, World, delta_file, figures, job_file};
 
-const CLIENTS: usize = 5;
+pub(super) const CLIENTS: usize = 5;
 /// So fine that rounding is below the tolerance of the tests.
 const LEVELS: u32 = 4_096;
 /// Above the norm of every update.
 const CLIP: f64 = 2.0;
 
 /// A job whose rounds are one group of five, which bears one lost member.
-fn masked() -> Value {
+pub(super) fn masked() -> Value {
     let mut file = job_file(&json!({
         "round": { "updates_goal": CLIENTS, "updates_min": 3 },
         "aggregation": { "combine": "uniform_mean" },
@@ -36,20 +37,39 @@ fn masked() -> Value {
     file
 }
 
-fn delta(place: usize) -> Vec<f32> {
+pub(super) fn delta(place: usize) -> Vec<f32> {
     (0..WEIGHTS).map(|index| 0.05 * (index + 3 * place) as f32 - 0.4).collect()
 }
 
+/// What a client signs with.
+#[derive(Debug)]
+pub(super) struct Signing {
+    pub(super) keys: StoredKey,
+    pub(super) peers: CertifiedPeers,
+}
+
+impl Signing {
+    fn signers(&self) -> Signers<'_> {
+        Signers { keys: &self.keys, peers: &self.peers }
+    }
+}
+
 /// A client in the course of its exchange.
-struct Seat {
-    device: Device,
-    assignment: Assignment,
-    member: Member,
-    place: usize,
+pub(super) struct Seat {
+    pub(super) device: Device,
+    pub(super) assignment: Assignment,
+    pub(super) member: Member,
+    pub(super) place: usize,
+    /// In groups whose members sign.
+    pub(super) signing: Option<Signing>,
 }
 
 impl Seat {
     fn new(device: Device, assignment: Assignment, place: usize) -> Self {
+        Self::signing(device, assignment, place, None)
+    }
+
+    pub(super) fn signing(device: Device, assignment: Assignment, place: usize, signing: Option<Signing>) -> Self {
         let masking = assignment.plan.masking.unwrap();
         let terms = Terms {
             job: assignment.job,
@@ -57,39 +77,42 @@ impl Seat {
             model: assignment.model_sha256,
             plan: assignment.plan.hash(),
             length: quantiser().coordinates(),
-            trust: GroupTrust::Honest,
+            trust: masking.trust,
             members_min: masking.group_min as u16,
             survivors_min: 0,
             degree_min: 2,
             dropouts: masking.dropouts,
             corrupt: masking.corrupt,
         };
-        let member = Member::join(terms, &[], &mut system_entropy).unwrap();
-        Self { device, assignment, member, place }
+        let certificate = signing.as_ref().map_or(&[][..], |signing| signing.peers.own());
+        let member = Member::join(terms, certificate, &mut system_entropy).unwrap();
+        Self { device, assignment, member, place, signing }
     }
 
     /// The status of a call, and its answer.
-    async fn call(&self, method: Method, call: &str, body: Vec<u8>) -> (StatusCode, Vec<u8>) {
+    pub(super) async fn call(&self, method: Method, call: &str, body: Vec<u8>) -> (StatusCode, Vec<u8>) {
         let path = format!("/assignments/{}/group{call}", self.assignment.id);
         let answer = self.device.request(method, &path).body(body).send().await.unwrap();
         (answer.status(), answer.bytes().await.unwrap().to_vec())
     }
 
-    async fn taken(&self, method: Method, call: &str, body: Vec<u8>) -> Vec<u8> {
+    pub(super) async fn taken(&self, method: Method, call: &str, body: Vec<u8>) -> Vec<u8> {
         let (status, body) = self.call(method, call, body).await;
         assert_eq!(status, StatusCode::OK, "{call}: {}", String::from_utf8_lossy(&body));
         body
     }
 
-    async fn join(&mut self) -> Vec<u8> {
-        let formed = self.taken(Method::PUT, "", self.member.record().to_vec()).await;
+    pub(super) async fn join(&mut self) -> Vec<u8> {
+        let formed = self.taken(Method::PUT, "", self.member.request()).await;
         let formed = Formed::from_bytes(&formed).unwrap();
-        self.member.formed(&formed, None, &mut system_entropy).unwrap()
+        let signers = self.signing.as_ref().map(Signing::signers);
+        self.member.formed(&formed, signers, &mut system_entropy).unwrap()
     }
 
-    async fn share(&mut self, shares: Vec<u8>) {
+    pub(super) async fn share(&mut self, shares: Vec<u8>) {
         let inbox = self.taken(Method::PUT, "/shares", shares).await;
-        self.member.inbox(&Inbox::from_bytes(&inbox).unwrap(), None).unwrap();
+        let signers = self.signing.as_ref().map(Signing::signers);
+        self.member.inbox(&Inbox::from_bytes(&inbox).unwrap(), signers).unwrap();
     }
 
     /// The body of its update.
@@ -100,21 +123,34 @@ impl Seat {
         self.member.masked(Words::of(bits, &quantised.values), told.slots().to_vec()).unwrap()
     }
 
-    async fn send(&mut self) {
+    pub(super) async fn send(&mut self) {
         let body = self.masked();
         self.taken(Method::PUT, "/update", body).await;
     }
 
     /// Learns who survived. The result opens the sum.
     async fn survive(&mut self) -> Vec<u8> {
-        let survivors = self.taken(Method::GET, "/survivors", Vec::new()).await;
-        match self.member.survivors(&Survivors::from_bytes(&survivors).unwrap(), None).unwrap() {
+        match self.learn().await {
             Next::Unmask(unmask) => unmask.to_bytes(),
-            Next::Agreement(_) => panic!("nothing is signed"),
+            Next::Agreement(signature) => self.agree(signature.to_vec()).await,
         }
     }
 
-    async fn give_up(&self) {
+    /// Learns who survived.
+    pub(super) async fn learn(&mut self) -> Next {
+        let survivors = self.taken(Method::GET, "/survivors", Vec::new()).await;
+        let signers = self.signing.as_ref().map(Signing::signers);
+        self.member.survivors(&Survivors::from_bytes(&survivors).unwrap(), signers).unwrap()
+    }
+
+    /// Signs who survived. The result opens the sum.
+    pub(super) async fn agree(&mut self, signature: Vec<u8>) -> Vec<u8> {
+        let agreement = self.taken(Method::PUT, "/agreement", signature).await;
+        let signers = self.signing.as_ref().map(Signing::signers);
+        self.member.agreement(&Agreement::from_bytes(&agreement).unwrap(), signers).unwrap().to_bytes()
+    }
+
+    pub(super) async fn give_up(&self) {
         self.device.fail(self.assignment.id, "interrupted").await.value();
     }
 }
@@ -132,7 +168,7 @@ async fn seats(world: &World) -> Vec<Seat> {
     seats.map(|((device, assignment), place)| Seat::new(device.clone(), assignment, place)).collect()
 }
 
-async fn detail(world: &World, job: &Job) -> RoundDetail {
+pub(super) async fn detail(world: &World, job: &Job) -> RoundDetail {
     world.look(&format!("/jobs/{}/rounds/1", job.head.id)).await.ok()
 }
 
@@ -185,7 +221,7 @@ async fn played(lost: Lost, restarts: bool) -> (World, Job) {
 }
 
 /// Checks that version 1 is the mean of these clients' updates.
-async fn check_mean(world: &World, job: &Job, members: &[usize]) {
+pub(super) async fn check_mean(world: &World, job: &Job, members: &[usize]) {
     let (before, after) = (world.weights(job.head.id, 0).await, world.weights(job.head.id, 1).await);
     for (index, (before, after)) in before.iter().zip(&after).enumerate() {
         let mean = members.iter().map(|place| delta(*place)[index]).sum::<f32>() / members.len() as f32;
@@ -330,4 +366,24 @@ async fn what_does_not_belong_to_a_stage_is_refused_and_changes_nothing() {
     world.drive().await;
     check_mean(&world, &job, &[1, 2, 3, 4]).await;
     drop(one);
+}
+
+/// Goal: nobody trains in vain. A client that has opened its part checks in before the others have opened theirs.
+#[tokio::test]
+async fn a_client_is_handed_no_work_while_the_sum_with_its_update_is_not_open() {
+    let world = World::start().await;
+    let job: Job = world.create_job(&masked()).await.ok();
+    let mut seats = seats(&world).await;
+    let shares = world.driven(join_all(seats.iter_mut().map(Seat::join))).await;
+    assert_eq!(seats[0].device.work().await.id, seats[0].assignment.id, "a client that was killed goes on");
+    world.driven(join_all(seats.iter_mut().zip(shares).map(|(seat, shares)| seat.share(shares)))).await;
+    world.driven(join_all(seats.iter_mut().map(Seat::send))).await;
+    let opening = world.driven(join_all(seats.iter_mut().map(Seat::survive))).await;
+    for (seat, unmask) in seats.iter().zip(opening) {
+        assert!(matches!(seat.device.check_in(0).await, CheckInResponse::Retry { .. }), "its update is here");
+        seat.taken(Method::PUT, "/unmask", unmask).await;
+        assert!(matches!(seat.device.check_in(0).await, CheckInResponse::Retry { .. }), "the sum is not open");
+    }
+    world.drive().await;
+    check_mean(&world, &job, &[0, 1, 2, 3, 4]).await;
 }

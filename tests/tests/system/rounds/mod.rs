@@ -22,4 +22,5 @@ mod rules;
 mod scalars;
 mod selection;
 mod shutdown;
+mod signed;
 mod storage_faults;

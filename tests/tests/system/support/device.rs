@@ -56,7 +56,7 @@ impl Device {
     pub(crate) fn check_in_request(&self, wait_ms: u32) -> Value {
         json!({
             "attributes": self.attributes, "state": { "examples": self.examples },
-            "sdk_version": "test", "codecs": self.codecs, "masks": true, "wait_ms": wait_ms,
+            "sdk_version": "test", "codecs": self.codecs, "masks": true, "signs": true, "wait_ms": wait_ms,
         })
     }
 

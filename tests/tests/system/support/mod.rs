@@ -1,6 +1,7 @@
 //! The world of the tests: a coordinator, its operator, its devices, and trainers that need no data.
 
 mod answer;
+mod authority;
 mod device;
 mod evaluator;
 mod files;
@@ -13,6 +14,7 @@ mod webhook;
 mod world;
 
 pub(crate) use answer::Answer;
+pub(crate) use authority::Authority;
 pub(crate) use device::{Device, figures};
 pub(crate) use files::{WEIGHTS, bytes_of_tensors, delta_file, evaluated_job, job_file};
 pub(crate) use log::Log;

@@ -130,6 +130,7 @@ pub(crate) async fn draw_everybody(world: &World) {
                 schema: None,
                 answers: true,
                 masks: true,
+                signs: true,
             };
             world.app().fleet.lobby.enter(client.population, Arc::new(candidate))
         })
