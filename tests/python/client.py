@@ -1,4 +1,4 @@
-"""A client of Tributary in Python, written from docs/protocol.md: no SDK, only requests and numpy.
+"""A client of Tributary in Python, written from docs/protocol.md: no SDK, only requests, numpy and cryptography.
 
 Usage: client.py --server URL --token TOKEN --examples FILE.csv [--chunk-bytes N]
 
@@ -11,6 +11,9 @@ import argparse, base64, hashlib, json, socket, ssl, struct, tempfile, time, url
 
 import numpy as np
 import requests
+
+from secure.demands import Unsafe
+from secure.exchange import exchange
 
 
 class Refused(Exception):
@@ -70,11 +73,14 @@ class Coordinator:
     def check_in(self, examples):
         """Waits for an assignment."""
         request = {"attributes": {"platform": "python"}, "state": {"examples": examples}, "codecs": ["f32"]}
-        request |= {"sdk_version": "python 1", "wait_ms": 30_000}
+        request |= {"sdk_version": "python 1", "masks": True, "wait_ms": 30_000}
         while True:
-            answer = self.call("POST", "/checkins", held_s=30, json=request).json()
+            text = self.call("POST", "/checkins", held_s=30, json=request).text
+            answer = json.loads(text)
             if answer["answer"] == "assigned":
-                return answer
+                begin = text.index('"plan":') + len('"plan":')
+                end = json.JSONDecoder().raw_decode(text, begin)[1]
+                return answer | {"plan_sha256": hashlib.sha256(text[begin:end].encode()).digest()}
             time.sleep(answer["retry_after_ms"] / 1000)
 
     def model(self, work):
@@ -86,9 +92,9 @@ class Coordinator:
             raise ValueError("the model does not have its hash")
         return read_safetensors(file)
 
-    def upload(self, work, figures, file, chunk_bytes):
+    def upload(self, path, figures, file, chunk_bytes):
         """Sends an update chunk by chunk, each from where the coordinator's bytes end."""
-        path, offset = f"/assignments/{work['id']}/update", 0
+        offset = 0
         digest = f"sha-256=:{base64.b64encode(hashlib.sha256(file).digest()).decode()}:"
         while True:
             chunk, method, headers = file[offset : offset + chunk_bytes], "PUT", {}
@@ -174,11 +180,15 @@ def work_on(coordinator, work, x, classes, chunk_bytes):
     local, loss, steps = train(work["plan"], model, x, classes)
     figures = {"weight": min(len(x), work["plan"]["weight_max"]), "loss": loss, "steps": steps}
     figures["train_ms"] = int((time.monotonic() - started) * 1000)
+    delta, path = {name: local[name] - model[name] for name in model}, f"/assignments/{work['id']}"
+    if "masking" in work["plan"]:
+        exchange(coordinator, work, np.concatenate([delta[name].ravel() for name in model]), figures, chunk_bytes)
+        return figures
     base, job = str(work["model_version"]), work["job"]
     metadata = {"format": "tributary-update-1", "codec": "f32", "job": job, "base_version": base}
-    update = write_safetensors({name: local[name] - model[name] for name in model}, metadata)
-    if not coordinator.call("GET", f"/assignments/{work['id']}").json()["reported"]:
-        coordinator.upload(work, figures, update, chunk_bytes)
+    update = write_safetensors(delta, metadata)
+    if not coordinator.call("GET", path).json()["reported"]:
+        coordinator.upload(f"{path}/update", figures, update, chunk_bytes)
     return figures
 
 
@@ -192,8 +202,8 @@ coordinator = Coordinator(args.server, args.token)
 work = coordinator.check_in(len(table))
 try:
     figures = work_on(coordinator, work, table[:, :-1], table[:, -1].astype(int), args.chunk_bytes)
-except ValueError as reason:
-    report = {"reason": "does_not_fit", "detail": str(reason)}
+except (ValueError, Unsafe) as reason:
+    report = {"reason": "privacy" if isinstance(reason, Unsafe) else "does_not_fit", "detail": str(reason)}
     coordinator.call("POST", f"/assignments/{work['id']}/failure", json=report)
     raise SystemExit(reason)
 print(json.dumps({"round": work["round"], **figures}))

@@ -20,6 +20,8 @@ use tributary_protocol::state::{AssignmentState, Phase};
 use super::Listening;
 use crate::support::{Answer, python, within_reason};
 
+/// What the client imports.
+pub(super) const MODULES: &str = "numpy, requests, cryptography";
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/client.py");
 
 /// Numbers of an example.
@@ -85,14 +87,31 @@ pub(super) fn job_file() -> Value {
     })
 }
 
-/// Runs the client in this directory, with a table of these examples.
-async fn run(python: &Path, listening: &Listening, token: String, directory: &Path, examples: &Examples) -> Output {
+/// The client in this directory, with a table of these examples. It sends its update in chunks of so many bytes, and
+/// resumes it after each.
+pub(super) fn client(
+    (python, token): (&Path, &str),
+    listening: &Listening,
+    directory: &Path,
+    examples: &Examples,
+    chunk_bytes: usize,
+) -> Command {
     std::fs::write(directory.join("examples.csv"), examples.table()).unwrap();
     let mut command = Command::new(python);
-    // In chunks, so that it resumes an upload; its file has about 700 bytes.
-    command.args([SCRIPT, "--examples", "examples.csv", "--chunk-bytes", "300", "--server", &listening.url()]);
-    command.args(["--token", &token]).current_dir(directory).env("TMPDIR", directory);
+    // Without bytecode, which Python would store beside its modules.
+    command.args(["-B", SCRIPT, "--examples", "examples.csv", "--server", &listening.url(), "--token", token]);
+    command.args(["--chunk-bytes", &chunk_bytes.to_string()]).current_dir(directory).env("TMPDIR", directory);
+    command
+}
+
+/// What a program says, once it has ended.
+pub(super) async fn said(mut command: Command) -> Output {
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
+async fn run(python: &Path, listening: &Listening, token: &str, directory: &Path, examples: &Examples) -> Output {
+    // Its file has about 700 bytes.
+    said(client((python, token), listening, directory, examples, 300)).await
 }
 
 /// One session of the SDK.
@@ -136,7 +155,7 @@ pub(super) fn distance(model: &Model, values: &[f64]) -> f64 {
 /// round, whose outcome is computed from their three tables of examples.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_written_from_the_protocol_page_contributes_beside_the_sdk() {
-    let Some(python) = python("numpy, requests") else { return };
+    let Some(python) = python(MODULES) else { return };
     let listening = Listening::start().await;
     let job: Job = Answer::to(listening.operate(Method::POST, "/jobs").json(&json!({ "job": job_file() }))).await.ok();
 
@@ -148,7 +167,7 @@ async fn a_client_written_from_the_protocol_page_contributes_beside_the_sdk() {
         tokio::join!(
             session(&listening, one, &first),
             session(&listening, two, &second),
-            run(&python, &listening, listening.enrolment.clone(), three, &third),
+            run(&python, &listening, &listening.enrolment, three, &third),
         )
     })
     .await;
@@ -183,11 +202,11 @@ async fn a_client_written_from_the_protocol_page_contributes_beside_the_sdk() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_tells_nothing_to_a_server_of_another_ca() {
-    let Some(python) = python("numpy, requests") else { return };
+    let Some(python) = python(MODULES) else { return };
     let listening = Listening::start().await;
     let pinned = listening.ca.fingerprint.to_string();
     let token = listening.enrolment.replace(&pinned, &Sha256Hash::of(b"another CA").to_string());
-    let output = run(&python, &listening, token, listening.directory.path(), &Examples::draw(5, 1)).await;
+    let output = run(&python, &listening, &token, listening.directory.path(), &Examples::draw(5, 1)).await;
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && error.contains("has the fingerprint of the token"), "{error}");
     let clients: Page<operator::Client> = listening.look("/clients?population=default").await.ok();

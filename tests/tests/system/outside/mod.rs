@@ -8,6 +8,7 @@
 //! | [`client`] | a client in Python, written from that page |
 //! | [`examples`] | the example apps of the SDK and of the Python package |
 //! | [`key_exchange`] | TLS clients that know the post-quantum group, and those that do not |
+//! | [`masked`] | that client and the SDK in one group of secure aggregation |
 //! | [`mixed_cohort`] | clients of all kinds in one round, two tabs of a browser among them |
 //! | [`package`] | clients of the Python package, which is the SDK with Python's types |
 //! | [`predictions`] | clients of all kinds predict while there is no coordinator |
@@ -19,6 +20,7 @@ mod boards;
 mod client;
 mod examples;
 mod key_exchange;
+mod masked;
 mod mixed_cohort;
 mod package;
 mod page;

@@ -99,7 +99,7 @@ fn the_page_has_every_word_of_the_protocol() {
         let rows = PAGE.lines().filter(|line| line.contains(&slug));
         assert!(rows.into_iter().any(|row| row.contains(&kind.status().to_string())), "{slug}: {}", kind.status());
     }
-    assert!(CLIENT.lines().count() <= 200, "the page says that the client has 200 lines");
+    assert!(CLIENT.lines().count() <= 210, "the page says that the client has 210 lines");
 }
 
 /// The page's JSON in its order.
