@@ -56,6 +56,8 @@ mod tests {
         assert_eq!(convolution("\"valid\"", 1), 20 + 2 * 2 * 5 + 20);
         assert_eq!(convolution("\"same\"", 1), 20 + 2 * 4 * 5 + 6 * 5);
         assert_eq!(convolution("1", 1), 20 + 2 * 4 * 7 + 6 * 7);
-        assert!(convolution("4000000", 4_000_000) > 1 << 40, "a wide border with few outputs");
+        // On 32-bit processors the count ends at the largest number.
+        let wide = usize::try_from(1_u64 << 40).unwrap_or(usize::MAX);
+        assert!(convolution("4000000", 4_000_000) >= wide, "a wide border with few outputs");
     }
 }

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+#[cfg(feature = "zstd")]
 use crate::body::UnpackError;
 use crate::model::ParameterSpec;
 use crate::safetensors::{Data, Dtype, LayoutError, SafetensorsError, Tensor, write};
