@@ -218,12 +218,16 @@ pub(crate) async fn unmask(
     body: &[u8],
 ) -> Result<(), Refusal> {
     let opened = Unmask::from_bytes(body).map_err(|error| Refusal::Message(error.to_string()))?;
-    let seat = Seat::require(services, client, id).await?;
+    // One snapshot: shares are deleted when the group ends, and those that are left would be too few.
+    let mut tx = services.db.read().await?;
+    let seat = Seat::find(&mut tx, client, id).await?.ok_or(Refusal::NoGroup(id))?;
+    let sharers = tx.senders(seat.group.id, ShareStage::Sharing).await?;
+    drop(tx);
     if seat.group.stage == GroupStage::Summed {
         // It came too late to be needed.
         return Ok(());
     }
-    let sharers = services.db.look().await?.senders(seat.group.id, ShareStage::Sharing).await?;
+    seat.require_open()?;
     let survivors = seat.group.survivors().ok_or_else(|| groups::passed(&seat.group))?;
     let opening = Opening {
         context: &seat.context,
@@ -234,5 +238,9 @@ pub(crate) async fn unmask(
     };
     opening.check(seat.own, &opened).map_err(|error| Refusal::Message(error.to_string()))?;
     let stored: Vec<_> = opened.shares.iter().map(|share| (share.owner, stored_share(share))).collect();
-    groups::share(services, seat.job, &seat.member, ShareStage::Unmasking, &stored).await
+    match groups::share(services, seat.job, &seat.member, ShareStage::Unmasking, &stored).await {
+        // The shares of others have opened it meanwhile.
+        Err(Refusal::GroupPassed(GroupStage::Summed)) => Ok(()),
+        shared => shared,
+    }
 }
