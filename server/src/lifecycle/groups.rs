@@ -311,18 +311,19 @@ fn report(tx: &mut Tx, sum: &Sum, member: &SecureMemberRow, updates: u32) -> Rep
     }
 }
 
-/// A group ends without a sum: the updates of its members are lost. Nothing happens when another driver was faster.
+/// A group ends without a sum: the updates of its members are lost. False, and nothing happens, when another driver
+/// was faster.
 pub(crate) async fn fail(
     services: &Services,
     round: RoundKey,
     group: &SecureGroupRow,
     reason: GroupFailure,
-) -> Result<(), DbError> {
+) -> Result<bool, DbError> {
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
     tx.lock_job(round.job).await?;
     if !tx.move_secure_group(group.id, [group.stage, GroupStage::Failed], now_ms).await? {
-        return Ok(());
+        return Ok(false);
     }
     tx.store_group_failure(group.id, reason).await?;
     let lost = format!("lost: its group failed ({reason})");
@@ -331,7 +332,7 @@ pub(crate) async fn fail(
     services.blobs.delete(objects).await;
     services.signals.changed(round.job);
     tracing::info!(job = %round.job, round = round.number, group = %group.id, %reason, "a group has no sum");
-    Ok(())
+    Ok(true)
 }
 
 /// Those that wait for a group are too few for one, and no others come: their work is lost.

@@ -272,7 +272,7 @@ async fn take(
         GroupStep::Mask => groups::advance(services, key, group, [row.stage, GroupStage::Masking]).await?,
         GroupStep::Agree => groups::advance(services, key, group, [row.stage, GroupStage::Agreeing]).await?,
         GroupStep::Unmask => groups::advance(services, key, group, [row.stage, GroupStage::Unmasking]).await?,
-        GroupStep::Fail(reason) => groups::fail(services, key, row, reason).await?,
+        GroupStep::Fail(reason) => groups::fail(services, key, row, reason).await.map(drop)?,
         GroupStep::Sum => match open(services, spec, round, row, members).await {
             Ok(Outcome::Sum(sum)) => groups::sum(services, key, group, *sum).await?,
             Ok(Outcome::Failed(GroupFailure::FalseShares))
@@ -280,10 +280,12 @@ async fn take(
             {
                 return Ok(false);
             }
-            Ok(Outcome::Failed(reason)) => groups::fail(services, key, row, reason).await?,
+            Ok(Outcome::Failed(reason)) => groups::fail(services, key, row, reason).await.map(drop)?,
             Err(error) if error.is_lasting() => {
-                tracing::error!(%error, job = %key.job, round = key.number, %group, "a group cannot be opened");
-                groups::fail(services, key, row, GroupFailure::Fault).await?;
+                // Another driver that has opened it meanwhile has deleted what is missing here.
+                if groups::fail(services, key, row, GroupFailure::Fault).await? {
+                    tracing::error!(%error, job = %key.job, round = key.number, %group, "a group cannot be opened");
+                }
             }
             Err(error) => return Err(error),
         },
