@@ -7,6 +7,7 @@ mod feedback;
 mod fixtures;
 mod gate;
 mod masked;
+mod masked_kills;
 mod own;
 mod partial;
 mod personal;
