@@ -6,4 +6,5 @@ mod first_hour;
 mod foreign;
 mod killed;
 mod listener;
+mod masked;
 mod readme;

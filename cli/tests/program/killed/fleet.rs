@@ -122,7 +122,7 @@ impl Trainer for Draws {
 
 /// A clock that ends every wait at once.
 #[derive(Debug, Default)]
-struct JumpingClock {
+pub(crate) struct JumpingClock {
     now_ms: AtomicU64,
 }
 

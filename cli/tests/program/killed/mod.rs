@@ -6,13 +6,13 @@
 //! same database.
 
 mod buffered;
-mod fleet;
-mod operator;
+pub(crate) mod fleet;
+pub(crate) mod operator;
 #[path = "../../../../tests/tests/system/support/postgres.rs"]
-mod postgres;
+pub(crate) mod postgres;
 mod private;
-mod process;
-mod proxy;
+pub(crate) mod process;
+pub(crate) mod proxy;
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Secret;
-use tributary_protocol::operator::{Assignment, Page, Round};
+use tributary_protocol::operator::{Assignment, Page, Round, RoundDetail, RoundGroup};
 
 /// Longest wait for events.
 const NEWS_WAIT_MS: u32 = 20_000;
@@ -88,6 +88,13 @@ impl Operator {
             history.push((round, page.items));
         }
         history
+    }
+
+    /// The groups of a round whose updates are masked.
+    pub(crate) async fn groups(&self, job: &str, round: u32) -> Vec<RoundGroup> {
+        let detail: RoundDetail =
+            serde_json::from_value(self.get(&format!("jobs/{job}/rounds/{round}")).await).unwrap();
+        detail.groups
     }
 
     /// What a private job promises and has spent.
