@@ -70,7 +70,10 @@ enum BenchCommand {
     /// What privacy costs and prevents: accuracy of private jobs, attacks on what training leaks, and audits.
     Privacy(privacy::PrivacyArgs),
     /// Bytes and computation of a group whose updates are masked, in this process.
-    Secure(secure::SecureArgs),
+    Secure(secure::cost::SecureArgs),
+    /// Accuracy of the same training with int8 updates and with masked ones whose groups lose members, and while a
+    /// client lies.
+    SecureTraining(secure::training::SecureTrainingArgs),
     /// Every figure with a target, beside it: the benchmarks above but for learning, each in a separate process.
     All(all::AllArgs),
     /// Receives bodies and discards them: the yardstick of `aggregate`.
@@ -109,7 +112,8 @@ async fn run(command: BenchCommand, output: &Output) -> Result<(), CliError> {
         BenchCommand::Serve(args) => serve::run(*args, output).await,
         BenchCommand::Tempo(args) => tempo::run(&args, output).await,
         BenchCommand::Privacy(args) => privacy::run(&args, output).await,
-        BenchCommand::Secure(args) => secure::run(&args, output).await,
+        BenchCommand::Secure(args) => secure::cost::run(&args, output).await,
+        BenchCommand::SecureTraining(args) => secure::training::run(&args, output).await,
         BenchCommand::Train(args) => train::run(&args, output).await,
         BenchCommand::Predict(args) => predict::run(&args, output).await,
         BenchCommand::Training(args) => training::run(&args, output).await,

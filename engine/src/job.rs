@@ -168,6 +168,13 @@ impl JobSpec {
         gathering_of(&self.file, base_version)
     }
 
+    /// The same in a round that clips to this norm. Where updates are hidden, that is the clip of the clients, and no
+    /// rule reads it.
+    #[must_use]
+    pub fn gathering_of_round(&self, base_version: u32, clip: Option<f64>) -> Gathering {
+        self.gathering(base_version).clipped_to(clip.filter(|_| !self.file.hides_updates()))
+    }
+
     /// How staleness changes what updates count for.
     #[must_use]
     pub fn discount(&self) -> Discount {

@@ -16,10 +16,10 @@ use tributary_protocol::update::UpdateLimits;
 
 use crate::error::SimulationError;
 use crate::fleet::client_id;
-use crate::learner::{Learner, Trained, Training};
+use crate::learner::{Learner, Training};
 use crate::past::{Past, PastRound};
 use crate::private::Private;
-use crate::updates::Updates;
+use crate::updates::{Update, Updates};
 use crate::version::Version;
 
 /// Work of a client on a version.
@@ -340,7 +340,8 @@ impl Job {
         let Work { base_version: version, ref base, ref policy, seed, .. } = work;
         let update = learner.train(&self.spec, &Training { client, base, version, policy, seed })?;
         round.working = round.working.saturating_sub(1);
-        let norm = norm_of(&update);
+        let update = Update::from(update);
+        let norm = update.norm();
         let limits = UpdateLimits { norm_max: norm_max.unwrap_or(f64::INFINITY), ..self.spec.update_limits() };
         let id = client_id(client as u64);
         if !limits.allow_norm(norm) {
@@ -359,8 +360,4 @@ impl Job {
         self.staleness += u64::from(behind);
         Ok(())
     }
-}
-
-fn norm_of(update: &Trained) -> f64 {
-    update.delta.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>().sqrt()
 }

@@ -28,12 +28,14 @@ pub(crate) struct Training<'a> {
 }
 
 /// The values of an update, and what is known beside them.
-pub(crate) struct Trained {
+pub struct Trained {
     /// Local less base values.
-    pub(crate) delta: Vec<f32>,
-    pub(crate) examples: u32,
-    pub(crate) loss: f64,
-    pub(crate) steps: u64,
+    pub delta: Vec<f32>,
+    pub examples: u32,
+    /// Mean loss of the training.
+    pub loss: f64,
+    /// Steps of the optimiser.
+    pub steps: u64,
 }
 
 impl Learner {

@@ -14,6 +14,7 @@
 //! | `job` | the job: open rounds, work and members |
 //! | `private` | noise of a private job, and what its clients may still contribute |
 //! | `play` | the clock: one event after the other |
+//! | `rounds` | rounds without fleet and clock: the caller says which updates count |
 
 mod error;
 mod fleet;
@@ -22,10 +23,13 @@ mod learner;
 mod past;
 mod play;
 mod private;
+mod rounds;
 mod updates;
 mod version;
 
 pub use error::SimulationError;
 pub use fleet::Fleet;
-pub use learner::Learner;
+pub use learner::{Learner, Trained};
 pub use play::{Progress, Simulation};
+pub use rounds::Rounds;
+pub use updates::Update;

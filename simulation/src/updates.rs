@@ -13,6 +13,30 @@ use tributary_protocol::fixed::{Contribution, Weight};
 use crate::error::SimulationError;
 use crate::learner::Trained;
 
+/// An update, or the mean of those of a group.
+pub struct Update {
+    pub values: Vec<f32>,
+    /// What it counts for, and the number of updates in it.
+    pub contribution: Contribution,
+    /// Mean loss of the training.
+    pub loss: f64,
+    /// Steps of the optimiser.
+    pub steps: u64,
+}
+
+impl From<Trained> for Update {
+    fn from(Trained { delta, examples, loss, steps }: Trained) -> Self {
+        Self { values: delta, contribution: Contribution::of_one(Weight::examples(examples)), loss, steps }
+    }
+}
+
+impl Update {
+    /// L2 norm.
+    pub fn norm(&self) -> f64 {
+        self.values.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>().sqrt()
+    }
+}
+
 /// The updates of a round: all of them for rules that need each, else their sum.
 pub(crate) struct Updates {
     sum: Arc<Accumulator>,
@@ -39,23 +63,22 @@ impl Updates {
     pub(crate) fn add(
         &mut self,
         spec: &JobSpec,
-        update: Trained,
+        update: Update,
         norm: f64,
         staleness: u32,
         enrolment: u64,
     ) -> Result<(), SimulationError> {
-        let Trained { delta, examples, loss, steps } = update;
-        let contribution = Contribution::of_one(Weight::examples(examples));
+        let Update { values, contribution, loss, steps } = update;
         let figures = Figures { contribution, loss: Some(loss), norm: Some(norm), steps, ..Figures::default() };
         self.facts.push(Facts { figures, weight: spec.discount().weight(contribution.weight, staleness), enrolment });
         match self.weighing {
             Some(weighing) => {
                 let share = spec.discount().share(weighing, contribution, staleness);
-                self.sum.add(0, &delta, share.weight);
+                self.sum.add(0, &values, share.weight);
                 self.sum.count(Contribution { weight: share.divisor, ..contribution })?;
                 self.weighed.push((share.weight, norm));
             }
-            None => self.values.push(delta),
+            None => self.values.push(values),
         }
         Ok(())
     }
@@ -65,8 +88,9 @@ impl Updates {
         self.facts.iter().map(|facts| facts.enrolment).zip(self.values.iter().map(Vec::as_slice))
     }
 
+    /// Updates, also those in the mean of a group.
     pub(crate) fn count(&self) -> u32 {
-        u32::try_from(self.facts.len()).unwrap_or(u32::MAX)
+        self.facts.iter().map(|facts| facts.figures.contribution.updates).sum()
     }
 
     /// Mean loss of the trainings, weighted by examples; none without an update.
@@ -96,7 +120,7 @@ impl Updates {
             self.facts.iter().cloned().zip(self.values.iter().map(Vec::as_slice)).collect();
         updates.sort_by(|(one, _), (other, _)| one.order(other));
         let (facts, rows): (Vec<Facts>, Vec<&[f32]>) = updates.into_iter().unzip();
-        let gathering = spec.gathering(version).clipped_to(policy.clip_norm);
+        let gathering = spec.gathering_of_round(version, policy.clip_norm);
         let distances = gathering.needs_distances().then(|| {
             let mut distances = Distances::zeros(rows.len());
             distances.add(&rows);

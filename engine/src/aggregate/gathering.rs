@@ -179,6 +179,11 @@ impl Gathering {
         matches!(self, Self::Pairs(_) | Self::Bulyan { .. })
     }
 
+    /// Whether the rule reads the norms of updates.
+    pub fn needs_norms(&self) -> bool {
+        matches!(self, Self::Reports(Reports::Fair { .. } | Reports::Clipped { .. }))
+    }
+
     /// The companion of a model version that the rule starts from and replaces by its result.
     pub fn centre(&self) -> Option<Companion> {
         matches!(self, Self::Pairs(Pairs::CenteredClipping(_))).then_some(Companion::Centre)

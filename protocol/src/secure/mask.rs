@@ -9,10 +9,12 @@ use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
 use zeroize::Zeroizing;
 
 use super::keys::SecretBytes;
-use super::words::{Word, WordsMut};
+use super::words::{Word, Words, WordsMut};
 
 /// Bytes of keystream at once: they and the values that they mask stay in the first-level cache.
 const BLOCK_BYTES: usize = 4096;
+/// Values whose masks are made by one thread at a time: much work beside that of starting a thread.
+const PART_VALUES: usize = 1 << 16;
 
 /// Whether a mask is added or subtracted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,22 @@ impl Masks {
         }
     }
 
+    /// Applies the masks of values to all of them, on all cores. Keystreams are the limit: each is made once.
+    pub fn apply_on_all_cores(&self, values: &mut Words) {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut parts: Vec<_> = (0u64..).zip(values.parts_mut(PART_VALUES)).collect();
+        let each = parts.len().div_ceil(cores).max(1);
+        std::thread::scope(|scope| {
+            for parts in parts.chunks_mut(each) {
+                scope.spawn(move || {
+                    for (part, words) in parts {
+                        self.apply(*part * PART_VALUES as u64, words);
+                    }
+                });
+            }
+        });
+    }
+
     /// Applies the masks of slots to all slots.
     pub fn apply_to_slots(&self, slots: &mut [u64]) {
         apply(&self.slots, 0, slots);
@@ -116,7 +134,6 @@ mod tests {
 
     use super::super::keys::{agree, mask_key, mask_slots_key, self_key, self_slots_key};
     use super::super::vectors::{record, roster, secret};
-    use super::super::words::Words;
     use super::*;
 
     fn pair_mask(one: u8, other: u8) -> SecretBytes {
@@ -173,6 +190,17 @@ mod tests {
         assert_eq!(masked[0], [54440, 10197, 40111, 23888, 37790, 6353, 57451, 18861]);
         assert_eq!(masked[1], [33343, 28869, 8516, 43968, 45066, 65477, 55581, 45572]);
         assert_eq!(masked[2], [52717, 2848, 8176, 54436, 31464, 44752, 65401, 52262]);
+    }
+
+    #[test]
+    fn masks_on_all_cores_are_those_on_one() {
+        for values in [0, 1, PART_VALUES, 3 * PART_VALUES + 17] {
+            let masks = Masks { values: vec![Mask { key: pair_mask(0, 1), sign: Sign::Minus }], slots: Vec::new() };
+            let (mut one, mut all) = (Words::zeros(15, values), Words::zeros(15, values));
+            masks.apply(0, &mut one.as_mut());
+            masks.apply_on_all_cores(&mut all);
+            assert_eq!(one.values(0..values), all.values(0..values), "{values}");
+        }
     }
 
     proptest! {

@@ -8,13 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::masking::sum_norm_max;
+use tributary_engine::round::masking::masked_norm_max;
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::secure::mask::Masks;
 use tributary_protocol::secure::messages::Unmask;
 use tributary_protocol::secure::open::{OpenError, Opened, Opening, Unmasks};
 use tributary_protocol::secure::slots::{SLOTS, Totals};
-use tributary_protocol::secure::words::Words;
 use tributary_protocol::secure::{Context, Roster, Survivors};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AssignmentState, GroupFailure};
@@ -28,11 +26,6 @@ use crate::lifecycle::groups::Sum;
 use crate::models::error::CommitError;
 use crate::runtime::offload::blocking;
 use crate::services::Services;
-
-/// Values whose masks are made by one task.
-const PART_VALUES: usize = 1 << 16;
-/// How much longer a clipped update may be once its values are rounded.
-const ROUNDED: f64 = 1.25;
 
 /// What opening a group came to.
 pub(super) enum Outcome {
@@ -84,7 +77,7 @@ pub(super) async fn open(
     let hash = group.roster.hash();
     let opened = blocking(move || {
         masks.apply_to_slots(&mut slots);
-        take_off(&masks, &mut values);
+        masks.apply_on_all_cores(&mut values);
         (quantiser.restore(&values.signed(0..values.len()), &hash), slots)
     });
     let (sum, slots) = opened.await;
@@ -93,30 +86,13 @@ pub(super) async fn open(
     let count = u32::from(group.survivors.count());
     // Of honest members each is at most as long as the clip, but for the rounding of its values.
     let norm = sum.iter().map(|value| value * value).sum::<f64>().sqrt();
-    // A random part of the values stands for all of them, so their sum may be longer by as much.
-    let norm_max = sum_norm_max(count, masking.clip * ROUNDED / masking.keep, 0.0, sum.len() as u64);
+    let norm_max = masked_norm_max(count, &masking, sum.len() as u64);
     if totals.members != u64::from(count) || totals.whole > totals.members || norm.is_nan() || norm > norm_max {
         tracing::warn!(?totals, count, norm, norm_max, group = %row.id, "a group is longer than its members can make it");
         return Ok(Outcome::Failed(GroupFailure::Norm));
     }
     let mean: Vec<f32> = sum.iter().map(|value| (value / f64::from(count)) as f32).collect();
     group.summed(spec, round, mean, totals).await
-}
-
-/// Takes the masks off, on all cores.
-fn take_off(masks: &Masks, values: &mut Words) {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut parts: Vec<_> = (0u64..).zip(values.parts_mut(PART_VALUES)).collect();
-    let each = parts.len().div_ceil(cores).max(1);
-    std::thread::scope(|scope| {
-        for parts in parts.chunks_mut(each) {
-            scope.spawn(move || {
-                for (part, words) in parts {
-                    masks.apply(*part * PART_VALUES as u64, words);
-                }
-            });
-        }
-    });
 }
 
 impl Group<'_> {

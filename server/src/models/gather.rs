@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use tributary_engine::aggregate::{
-    AggregateError, Distances, Facts, Gathering, Middle, Mixture, Recipe, SharedCombined,
+    AggregateError, Distances, Facts, Gathering, Middle, Mixture, NormOf, Recipe, SharedCombined,
 };
 use tributary_engine::job::JobSpec;
 use tributary_protocol::model::Companion;
@@ -26,7 +26,7 @@ use crate::runtime::lock::Locked;
 use crate::runtime::offload::{Offload, blocking};
 use crate::services::Services;
 use crate::updates::rebuild::fold_missing;
-use crate::updates::stored::{StoredUpdate, accepted, each};
+use crate::updates::stored::{StoredError, StoredUpdate, accepted, each};
 use crate::updates::sums::{RoundSum, SharedSum, Sums};
 
 /// Memory of a stripe: 64 MiB.
@@ -41,7 +41,7 @@ pub(crate) async fn combined(
     spec: &Arc<JobSpec>,
     round: &RoundRow,
 ) -> Result<SharedCombined, CommitError> {
-    let gathering = spec.gathering(round.base_version).clipped_to(round.policy().clip_norm);
+    let gathering = spec.gathering_of_round(round.base_version, round.policy().clip_norm);
     if gathering.weighing().is_some() {
         return Ok(running_sum(services, sums, spec, round).await?);
     }
@@ -49,9 +49,22 @@ pub(crate) async fn combined(
     if updates.is_empty() {
         return Err(AggregateError::NoUpdates.into());
     }
+    if gathering.needs_norms() && spec.file.hides_updates() {
+        measure(services, spec, &mut updates).await?;
+    }
     updates.sort_by(|one, other| one.facts.order(&other.facts));
     let gather = Gather { services, spec, round, updates };
     gather.combined(&gathering).await
+}
+
+/// Measures the norms of updates, of which nothing is stored where updates are hidden: those of the means of groups.
+async fn measure(services: &Services, spec: &Arc<JobSpec>, updates: &mut [StoredUpdate]) -> Result<(), StoredError> {
+    let sink = |_: &StoredUpdate| Ok(Some(NormOf::default()));
+    let norms = each(services, spec, updates.to_vec(), sink, |norm, _| norm.finish()).await?;
+    for (update, norm) in updates.iter_mut().zip(norms) {
+        update.facts.figures.norm = Some(norm);
+    }
+    Ok(())
 }
 
 /// The round's running sum, with every update that counts and no other.

@@ -7,7 +7,7 @@
 //! | does a group form from those that have joined? | [`next_group`] |
 //! | what is next for an open group? | [`next_group_step`] |
 //! | how long may its stages take? | [`StageTimes`], [`forms_until_ms`] |
-//! | can this be the sum of honest members? | [`sum_norm_max`] |
+//! | can this be the sum of honest members? | [`masked_norm_max`], [`sum_norm_max`] |
 //! | what counts, what is lost, does the round wait? | [`Tally`], [`OpenGroups`] |
 //!
 //! A group is a state within the training of a round, and no phase of its own. Its members have trained, joined, and
@@ -31,7 +31,7 @@ pub use cost::{GroupCost, MaskedUpdate};
 pub use effects::{OpenGroups, Tally};
 pub use facts::{GroupFacts, RoundOver, SecretFacts};
 pub use forming::{Forming, Joined, next_group};
-pub use norm::sum_norm_max;
+pub use norm::{masked_norm_max, sum_norm_max};
 pub use parameters::{DEGREE_MAX, EVERYBODY_BELOW, GroupParameters, MEMBERS_MIN, ParametersError};
 pub use policy::MaskingPolicy;
 pub use step::{GroupStep, next_group_step};

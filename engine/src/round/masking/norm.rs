@@ -1,7 +1,11 @@
 //! Whether the sum of a group can be that of honest members.
 
+use tributary_protocol::plan::Masking;
+
 /// Deviations by which the norm of noise may exceed its mean.
 const NOISE_DEVIATIONS: f64 = 7.0;
+/// How much longer a clipped update may be once its values are rounded.
+const ROUNDED: f64 = 1.25;
 
 /// The largest norm of the sum of this many honest members whose updates have at most the norm `clip`, with noise of
 /// this standard deviation on each of its values. All are in one unit.
@@ -12,9 +16,26 @@ pub fn sum_norm_max(survivors: u32, clip: f64, sum_sigma: f64, values: u64) -> f
     f64::from(survivors) * clip + sum_sigma * ((values as f64).sqrt() + NOISE_DEVIATIONS)
 }
 
+/// The largest norm of the sum of this many honest members whose updates are masked so.
+///
+/// A random part of the values stands for all of them, so the sum of what was kept may be longer by as much.
+pub fn masked_norm_max(survivors: u32, masking: &Masking, values: u64) -> f64 {
+    sum_norm_max(survivors, masking.clip * ROUNDED / masking.keep, 0.0, values)
+}
+
 #[cfg(test)]
 mod tests {
+    use tributary_protocol::plan::GroupTrust;
+
     use super::*;
+
+    #[test]
+    fn rounding_and_what_is_left_out_may_make_a_sum_longer() {
+        let trust = GroupTrust::Honest;
+        let masking = Masking { group_min: 3, corrupt: 0.1, dropouts: 0.3, levels: 8, keep: 1.0, clip: 0.5, trust };
+        assert_eq!(masked_norm_max(8, &masking, 100), 5.0);
+        assert_eq!(masked_norm_max(8, &Masking { keep: 0.25, ..masking }, 100), 20.0);
+    }
 
     #[test]
     fn honest_members_agree_at_most_and_their_noise_is_about_as_long_as_it_is_wide() {

@@ -26,7 +26,7 @@ pub(super) fn of(job: &JobFile) -> Vec<Setting> {
         training(&job.training),
         client_optimizer(&job.training.optimizer),
         algorithm(&job.training.algorithm),
-        vec![combine(&job.aggregation.combine)],
+        combine(&job.aggregation.combine),
         optimizer(&job.aggregation),
         vec![codec(&job.update.codec)],
         download(job.download),
@@ -58,7 +58,7 @@ fn privacy(is_set: bool) -> Setting {
 
 fn secure_aggregation(is_set: bool) -> Setting {
     Setting::of("[secure_aggregation]")
-        .needs(&[Need::EqualWeights], "adds up values that nobody can weigh, so all count alike")
+        .needs(&[Need::SumsOfGroups], "knows the sums of groups alone, in which all updates count alike")
         .needs(&[Need::DeltaAlone], "masks the delta, and no vector beside it")
         .needs(&[Need::NewestBase], "adds up updates of one model")
         .denies(&[Need::Figures], "lets nobody know what single clients report")
@@ -242,18 +242,25 @@ fn algorithm(algorithm: &Algorithm) -> Vec<Setting> {
     }
 }
 
-fn combine(combine: &Combine) -> Setting {
+fn combine(combine: &Combine) -> Vec<Setting> {
     let of = Setting::with("[aggregation] combine", combine.name());
     let weightless = |of: Setting| of.denies(&[Need::Weights], "has no weights that a discount could change");
     let weighs = |of: Setting, why| of.denies(&[Need::EqualWeights, Need::ExampleMean], why);
     let robust = |of| weightless(weighs(of, "follows the middle of the updates, not their mean"));
-    let in_pairs = |of| robust(of).needs(&[Need::Distances], "compares every pair of updates");
+    let in_pairs = |of| {
+        robust(of)
+            .needs(&[Need::Distances], "compares every pair of updates")
+            .denies(&[Need::SumsOfGroups], "needs more updates than a round has groups")
+    };
     let in_stripes = |of| robust(of).needs(&[Need::EachUpdate], "holds a stripe of every update in memory");
     let middle = |of: Setting| of.needs(&[Need::DenseValues], "takes the middle of each coordinate");
-    match *combine {
-        Combine::WeightedMean => of.denies(&[Need::EqualWeights], "weighs updates by their examples"),
+    let of = match *combine {
+        Combine::WeightedMean => {
+            of.denies(&[Need::EqualWeights, Need::SumsOfGroups], "weighs updates by their examples")
+        }
         Combine::UniformMean => of.denies(&[Need::ExampleMean], "counts all updates alike"),
         Combine::QFedAvg(_) => weightless(weighs(of, "weighs updates by their losses"))
+            .denies(&[Need::SumsOfGroups], "weighs updates by their losses")
             .needs(&[Need::ClientSgd], "divides by the learning rate of SGD"),
         Combine::NormClipping(_) => weighs(of, "shortens long updates, and weighs them by their examples")
             .denies(&[Need::FreeDivisor], "divides by the weights itself"),
@@ -263,7 +270,11 @@ fn combine(combine: &Combine) -> Setting {
         Combine::Krum(_) | Combine::MultiKrum(_) | Combine::GeometricMedian(_) | Combine::CenteredClipping(_) => {
             in_pairs(of)
         }
-    }
+    };
+    let adapts = Setting::with("[aggregation] combine", "norm_clipping with adaptive")
+        .denies(&[Need::SumsOfGroups], "follows the norms of updates")
+        .when(combine.adaptive_clip().is_some());
+    vec![of, adapts]
 }
 
 fn optimizer(aggregation: &Aggregation) -> Vec<Setting> {

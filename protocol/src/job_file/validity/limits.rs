@@ -34,9 +34,38 @@ pub(super) fn check(job: &JobFile, settings: &[Setting]) -> Result<(), JobFileEr
     Ok(())
 }
 
+/// What a rule reads of a round: its updates, or under secure aggregation the sums of its groups.
+struct Points {
+    /// Fewest that a round may have.
+    least: u32,
+    /// Most that it may have.
+    most: u32,
+    name: &'static str,
+    /// The start of a sentence that ends with how many there may be, and what they are called in it.
+    at_most: [&'static str; 2],
+}
+
+impl Points {
+    fn of(job: &JobFile) -> Self {
+        let (minimum, cohort, goal) = (job.round.minimum(), job.round.cohort_size(), job.round.updates_goal);
+        match &job.secure_aggregation {
+            // `[secure_aggregation]` refuses a size of 0 in its own words.
+            Some(secure) => Self {
+                least: minimum.div_ceil(secure.group(goal).max(1)),
+                most: cohort / secure.group_min(goal).max(1),
+                name: "sums of groups",
+                at_most: ["a round has at most", "groups"],
+            },
+            None => {
+                Self { least: minimum, most: cohort, name: "updates", at_most: ["a cohort has at most", "clients"] }
+            }
+        }
+    }
+}
+
 /// A rule that tolerates wrong updates needs a number of updates in all.
 fn fewest(job: &JobFile) -> Option<String> {
-    let least = job.round.minimum();
+    let Points { least, name, .. } = Points::of(job);
     let (needed, formula) = match job.aggregation.combine {
         Combine::Krum(Krum { byzantine }) | Combine::MultiKrum(MultiKrum { byzantine, .. }) => {
             (byzantine.saturating_mul(2).saturating_add(3), "2 x byzantine + 3 = ")
@@ -44,13 +73,13 @@ fn fewest(job: &JobFile) -> Option<String> {
         Combine::Bulyan(Krum { byzantine }) => (byzantine.saturating_mul(4).saturating_add(3), "4 x byzantine + 3 = "),
         Combine::Median | Combine::GeometricMedian(_) => (3, ""),
         Combine::TrimmedMean(TrimmedMean { trim }) if trim > 0.0 && trimmed(trim, least) == 0 => {
-            return Some(format!("a trim of {trim} drops nothing of {least} updates"));
+            return Some(format!("a trim of {trim} drops nothing of {least} {name}"));
         }
         _ => (1, ""),
     };
     if least < needed {
         let rule = job.aggregation.combine.name();
-        return Some(format!("{rule} needs {formula}{needed} updates, and a round may have {least}"));
+        return Some(format!("{rule} needs {formula}{needed} {name}, and a round may have {least}"));
     }
     match job.aggregation.combine {
         Combine::MultiKrum(MultiKrum { byzantine, keep: Some(keep) }) if keep > least - byzantine => {
@@ -67,7 +96,7 @@ fn side_by_side(job: &JobFile, settings: &[Setting]) -> Option<String> {
         Need::EachUpdate => Some(STRIPES_COHORT_MAX),
         _ => None,
     };
-    let cohort = job.round.cohort_size();
+    let Points { most: points, at_most: [at_most, of], .. } = Points::of(job);
     let parameters = job.model.parts().map_or(0, |parts| parts.shared().total() as u64);
     let fitting = STRIPES_VALUES_MAX / parameters.max(1);
     for (setting, demand) in
@@ -75,12 +104,12 @@ fn side_by_side(job: &JobFile, settings: &[Setting]) -> Option<String> {
     {
         let Some(most) = demand.of.iter().copied().filter_map(most_for).min() else { continue };
         let (name, why) = (&setting.name, demand.why);
-        if cohort > most {
-            return Some(format!("{name} {why}, so a cohort has at most {most} clients, not {cohort}"));
+        if points > most {
+            return Some(format!("{name} {why}, so {at_most} {most} {of}, not {points}"));
         }
-        if u64::from(cohort) > fitting {
+        if u64::from(points) > fitting {
             return Some(format!(
-                "{name} reads every update many times, so with {parameters} parameters a cohort has at most {fitting} clients"
+                "{name} reads every update many times, so with {parameters} parameters {at_most} {fitting} {of}"
             ));
         }
     }

@@ -29,6 +29,8 @@ pub(super) enum Need {
     FullCount,
     /// All updates count alike.
     EqualWeights,
+    /// The rule reads sums of groups where it would read updates.
+    SumsOfGroups,
     /// The step is the mean of the updates by their examples.
     ExampleMean,
     /// All updates of a round can be read side by side.
@@ -92,6 +94,10 @@ impl Need {
             }
             Self::FreeDivisor => "set divisor = \"weights\", or staleness_weight = { kind = \"constant\" }",
             Self::EqualWeights => "set combine = \"uniform_mean\"",
+            Self::SumsOfGroups => {
+                "set combine = \"uniform_mean\", or \"median\", \"trimmed_mean\" or \"norm_clipping\" with one norm, \
+                 which read sums of groups"
+            }
             Self::ExampleMean => "set combine = \"weighted_mean\"",
             Self::EachUpdate | Self::Distances => "choose a combine that adds updates up, such as \"weighted_mean\"",
             Self::DenseValues => "choose a codec that sends every value, such as \"int8\", or a combine that is a mean",

@@ -22,9 +22,9 @@ use crate::support::{Device, WEIGHTS, World, delta_file, figures, job_file};
 
 pub(super) const CLIENTS: usize = 5;
 /// So fine that rounding is below the tolerance of the tests.
-const LEVELS: u32 = 4_096;
+pub(super) const LEVELS: u32 = 4_096;
 /// Above the norm of every update.
-const CLIP: f64 = 2.0;
+pub(super) const CLIP: f64 = 2.0;
 
 /// A job whose rounds are one group of five, which bears one lost member.
 pub(super) fn masked() -> Value {
@@ -65,7 +65,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    fn new(device: Device, assignment: Assignment, place: usize) -> Self {
+    pub(super) fn new(device: Device, assignment: Assignment, place: usize) -> Self {
         Self::signing(device, assignment, place, None)
     }
 
@@ -117,10 +117,21 @@ impl Seat {
 
     /// The body of its update.
     fn masked(&mut self) -> Vec<u8> {
-        let (roster, bits) = (self.member.roster().unwrap(), self.member.bits().unwrap());
-        let quantised = quantiser().quantise(&delta(self.place), &roster, &mut SecretStream::of([7; 32])).unwrap();
-        let told = Told { is_whole: !quantised.is_clipped, examples: 10, loss: Some(0.5) };
-        self.member.masked(Words::of(bits, &quantised.values), told.slots().to_vec()).unwrap()
+        let values = self.quantised(&delta(self.place));
+        self.masked_as(&values)
+    }
+
+    /// An update as the integers that are masked.
+    pub(super) fn quantised(&self, delta: &[f32]) -> Vec<i64> {
+        let roster = self.member.roster().unwrap();
+        quantiser().quantise(delta, &roster, &mut SecretStream::of([7; 32])).unwrap().values
+    }
+
+    /// The body with these integers, whatever they are.
+    pub(super) fn masked_as(&mut self, values: &[i64]) -> Vec<u8> {
+        let told = Told { is_whole: true, examples: 10, loss: Some(0.5) };
+        let words = Words::of(self.member.bits().unwrap(), values);
+        self.member.masked(words, told.slots().to_vec()).unwrap()
     }
 
     pub(super) async fn send(&mut self) {
@@ -129,7 +140,7 @@ impl Seat {
     }
 
     /// Learns who survived. The result opens the sum.
-    async fn survive(&mut self) -> Vec<u8> {
+    pub(super) async fn survive(&mut self) -> Vec<u8> {
         match self.learn().await {
             Next::Unmask(unmask) => unmask.to_bytes(),
             Next::Agreement(signature) => self.agree(signature.to_vec()).await,

@@ -13,6 +13,7 @@ mod drivers;
 mod evaluation;
 mod goal_and_deadline;
 mod masked;
+mod masked_gate;
 mod private;
 mod private_answers;
 mod private_seeds;

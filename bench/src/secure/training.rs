@@ -1,0 +1,326 @@
+//! What masked updates learn: the same training with `int8` updates and with the sums of groups, and while one client
+//! lies.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use tributary_engine::job::JobSpec;
+use tributary_engine::round::masking::MaskingPolicy;
+use tributary_protocol::id::JobId;
+use tributary_protocol::job_file::{Combine, JobFile, RoundPolicy, SecureAggregation, StopPolicy};
+use tributary_protocol::seed::Seed;
+use tributary_protocol::update::{Codec, CodecName};
+use tributary_simulation::Rounds;
+
+use super::course::{Course, Lie, Played};
+use crate::error::BenchError;
+use crate::simulated::{Split, failed};
+use tributary::data::partition::Partition;
+use tributary::demo::args::Network;
+use tributary::demo::data::DemoData;
+use tributary::error::CliError;
+use tributary::format::{or_dash, percent};
+use tributary::output::Output;
+use tributary::stopwatch::Stopwatch;
+
+/// Last rounds whose mean accuracy is reported: a single round varies too much.
+const LAST_ROUNDS: usize = 5;
+/// Groups that a rule needs which follows the middle of their means.
+const MIDDLE_GROUPS: u32 = 3;
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SecureTrainingArgs {
+    /// Folder of MNIST's four IDX files; missing files are downloaded into it. Without it, the embedded digits are
+    /// learned.
+    #[arg(long, value_name = "FOLDER")]
+    data_dir: Option<PathBuf>,
+    /// The network.
+    #[arg(long, value_enum, default_value_t = Network::Mlp)]
+    model: Network,
+    /// How the examples are split among the clients: iid, dirichlet:A or shards:N.
+    #[arg(long, default_value = "iid", value_name = "PARTITION")]
+    partition: Partition,
+    /// Clients, all of which train in each round.
+    #[arg(long, default_value_t = 100, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(3..=1000))]
+    clients: u32,
+    /// Most members of a group.
+    #[arg(long, default_value_t = 32, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(3..=1000))]
+    group: u32,
+    /// Share of the members of each group that are lost after they joined; may be repeated, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "0.1,0.3", value_name = "SHARE", value_parser = parse_share)]
+    lost: Vec<f64>,
+    /// Share of the values that are sent; may be repeated, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "1,0.25", value_name = "SHARE")]
+    keep: Vec<f64>,
+    /// Rounds of a training.
+    #[arg(long, default_value_t = 60, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Rounds are counted up to this accuracy, from 0 to 1.
+    #[arg(long, default_value_t = 0.9, value_name = "ACCURACY")]
+    target: f64,
+    /// A seed of every random choice. May be repeated, separated by commas.
+    #[arg(long = "seed", value_delimiter = ',', value_name = "NUMBER", default_values_t = [1, 2, 3])]
+    seeds: Vec<u64>,
+    /// What one client sends in each round in place of its update. May be repeated. Without it, masked updates are
+    /// compared with `int8` ones; with it, rules over the sums of groups, with and without a liar and the check of norms.
+    #[arg(long = "attack", value_enum, value_name = "ATTACK")]
+    attacks: Vec<Lie>,
+    /// A rule over the sums of groups while a client lies. May be repeated.
+    #[arg(long = "combine", value_name = "RULE", default_values = RULES, value_parser = clap::builder::PossibleValuesParser::new(RULES))]
+    rules: Vec<String>,
+    /// Largest norm of a group's mean with `norm_clipping`: about that of an honest one.
+    #[arg(long, default_value_t = 0.3, value_name = "NORM")]
+    norm: f64,
+}
+
+const RULES: [&str; 4] = ["uniform_mean", "norm_clipping", "median", "trimmed_mean"];
+
+/// One training.
+#[derive(Clone, Debug)]
+struct Case {
+    /// None for `int8` updates without masks.
+    keep: Option<f64>,
+    rule: String,
+    lost: f64,
+    lie: Option<Lie>,
+    is_checked: bool,
+    seed: u64,
+}
+
+/// Programs rely on the names of its members.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Row {
+    /// `int8` or `masked`.
+    update: &'static str,
+    combine: String,
+    keep: Option<f64>,
+    lost: f64,
+    attack: Option<Lie>,
+    /// Whether a sum that is longer than honest members could make it is dropped.
+    is_checked: bool,
+    seed: u64,
+    rounds: u32,
+    /// The first round whose model reached the target accuracy.
+    rounds_to_target: Option<u32>,
+    /// Mean of the last five rounds.
+    accuracy: f64,
+    /// Of the last round.
+    accuracy_last: f64,
+    /// Bits sent for a parameter, on average.
+    bits_per_parameter: f64,
+    /// Members of summed groups in a round, on average.
+    updates: f64,
+    groups: u32,
+    groups_failed: u32,
+    /// Mean norm of the means of groups.
+    group_norm: Option<f64>,
+    /// The clip of the first and of the last round.
+    clip_first: Option<f64>,
+    clip: Option<f64>,
+    seconds: f64,
+}
+
+pub(crate) async fn run(args: &SecureTrainingArgs, output: &Output) -> Result<(), CliError> {
+    for seed in &args.seeds {
+        let split = Split { clients: args.clients, partition: args.partition, network: args.model, seed: *seed };
+        let (file, data) = split.load(args.data_dir.as_deref(), output).await?;
+        for case in cases(args, *seed) {
+            let (args, file, data) = (args.clone(), file.clone(), data.clone());
+            // The computation takes minutes and would block other tasks.
+            let row = tokio::task::spawn_blocking(move || measure(&args, &case, &split, &file, &data));
+            let row = row.await.map_err(CliError::task)??;
+            output.object(&row, || text(&row))?;
+        }
+    }
+    Ok(())
+}
+
+/// The trainings of a seed.
+fn cases(args: &SecureTrainingArgs, seed: u64) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for lost in args.lost.iter().copied() {
+        let case = |rule: &str, keep| Case { keep, rule: rule.to_owned(), lost, lie: None, is_checked: true, seed };
+        let masked = args.keep.iter().copied().map(Some);
+        if args.attacks.is_empty() {
+            cases.extend(std::iter::once(None).chain(masked).map(|keep| case("uniform_mean", keep)));
+            continue;
+        }
+        for (rule, keep) in args.rules.iter().flat_map(|rule| masked.clone().map(move |keep| (rule, keep))) {
+            cases.push(case(rule, keep));
+            for lie in args.attacks.iter().copied().map(Some) {
+                cases.extend([false, true].map(|is_checked| Case { lie, is_checked, ..case(rule, keep) }));
+            }
+        }
+    }
+    cases
+}
+
+fn measure(
+    args: &SecureTrainingArgs,
+    case: &Case,
+    split: &Split,
+    file: &JobFile,
+    data: &DemoData,
+) -> Result<Row, BenchError> {
+    let clock = Stopwatch::start();
+    let file = job(args, case, file)?;
+    let policy = MaskingPolicy::of(&file, args.clients).unwrap_or_else(|| policy(args));
+    let rounds = Rounds::new(JobSpec::new(JobId::from_random([1; 16]), file).map_err(failed)?)?;
+    let Case { lost, lie, is_checked, .. } = *case;
+    let (learner, clients) = (split.learner(data)?, args.clients as usize);
+    let mut course = Course { rounds, learner, clients, policy, lost, lie, is_checked, seed: Seed(case.seed) };
+    let (mut accuracies, mut played) = (Vec::new(), Vec::new());
+    for _ in 0..args.rounds {
+        played.push(course.round()?);
+        accuracies.push(course.rounds.accuracy(&mut course.learner)?);
+    }
+    let row = row(args, case, &accuracies, &played);
+    Ok(Row { seconds: clock.elapsed().as_secs_f64(), ..row })
+}
+
+/// The job of a case: all clients take part in each round.
+fn job(args: &SecureTrainingArgs, case: &Case, file: &JobFile) -> Result<JobFile, BenchError> {
+    let mut file = file.clone();
+    let needed = if case.rule == "median" || case.rule == "trimmed_mean" { MIDDLE_GROUPS } else { 1 };
+    // Fewer updates would fit into one group less.
+    let updates_min = (args.group * (needed - 1) + 1).min(args.clients);
+    file.round = RoundPolicy { updates_goal: args.clients, updates_min, over_selection: 1.0, ..RoundPolicy::default() };
+    file.aggregation.combine = combine(&case.rule, args.norm)?;
+    file.evaluation = None;
+    file.stop = StopPolicy { rounds: Some(args.rounds), ..StopPolicy::default() };
+    match case.keep {
+        Some(keep) => {
+            file.update.codec = Codec::default();
+            file.secure_aggregation =
+                Some(SecureAggregation { group: Some(args.group), keep, ..SecureAggregation::default() });
+        }
+        None => file.update.codec = CodecName::Int8.with_defaults(),
+    }
+    Ok(file)
+}
+
+/// The groups that clients would form whose updates are not masked.
+fn policy(args: &SecureTrainingArgs) -> MaskingPolicy {
+    let secure = SecureAggregation { group: Some(args.group), ..SecureAggregation::default() };
+    let (group, group_min) = (secure.group(args.clients), secure.group_min(args.clients));
+    MaskingPolicy { group, group_min, ..MaskingPolicy::default() }
+}
+
+fn combine(rule: &str, norm: f64) -> Result<Combine, BenchError> {
+    let settings = match rule {
+        "norm_clipping" => json!({ "kind": rule, "norm": norm }),
+        // One of three means is dropped at each end.
+        "trimmed_mean" => json!({ "kind": rule, "trim": 0.34 }),
+        rule => json!(rule),
+    };
+    serde_json::from_value(settings).map_err(failed)
+}
+
+fn row(args: &SecureTrainingArgs, case: &Case, accuracies: &[f64], played: &[Played]) -> Row {
+    let last = &accuracies[accuracies.len().saturating_sub(LAST_ROUNDS)..];
+    let sums: u32 = played.iter().map(|round| round.sums).sum();
+    let bits = played.iter().map(|round| round.bits).max().unwrap_or(0);
+    Row {
+        update: if case.keep.is_some() { "masked" } else { "int8" },
+        combine: case.rule.clone(),
+        keep: case.keep,
+        lost: case.lost,
+        attack: case.lie,
+        is_checked: case.is_checked && case.keep.is_some(),
+        seed: case.seed,
+        rounds: args.rounds,
+        rounds_to_target: accuracies.iter().zip(1..).find(|(accuracy, _)| **accuracy >= args.target).map(|(_, at)| at),
+        accuracy: last.iter().sum::<f64>() / last.len().max(1) as f64,
+        accuracy_last: last.last().copied().unwrap_or(0.0),
+        bits_per_parameter: case.keep.map_or(8.0, |keep| keep * f64::from(bits)),
+        updates: played.iter().map(|round| f64::from(round.updates)).sum::<f64>() / played.len() as f64,
+        groups: played.iter().map(|round| round.groups).sum(),
+        groups_failed: played.iter().map(|round| round.groups_failed).sum(),
+        group_norm: (sums > 0).then(|| played.iter().map(|round| round.norms).sum::<f64>() / f64::from(sums)),
+        clip_first: played.first().and_then(|round| round.clip),
+        clip: played.last().and_then(|round| round.clip),
+        seconds: 0.0,
+    }
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=0.5).contains(share));
+    share.ok_or_else(|| "it must be from 0 to 0.5".to_owned())
+}
+
+fn text(row: &Row) -> String {
+    let keep = row.keep.map_or(String::new(), |keep| format!(" keep {keep}"));
+    let attack = row.attack.map_or("no attack", |lie| match lie {
+        Lie::Random => "random",
+        Lie::Reversed => "reversed",
+    });
+    format!(
+        "{}{keep}  {:<13} {:.0} % lost  {attack}{}  seed {}  to target {:>3} rounds  accuracy {} after {} rounds  {} of {} groups failed  {:.0} s",
+        row.update,
+        row.combine,
+        row.lost * 100.0,
+        if row.is_checked { "" } else { ", unchecked" },
+        row.seed,
+        or_dash(row.rounds_to_target, |rounds| rounds.to_string()),
+        percent(row.accuracy),
+        row.rounds,
+        row.groups_failed,
+        row.groups,
+        row.seconds,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(line: &str) -> SecureTrainingArgs {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            training: SecureTrainingArgs,
+        }
+        <Line as clap::Parser>::parse_from(std::iter::once("secure-training").chain(line.split_whitespace())).training
+    }
+
+    async fn rows(line: &str) -> Vec<serde_json::Value> {
+        let (output, printed) = Output::kept(true);
+        run(&args(line), &output).await.unwrap();
+        let printed = printed.lock().unwrap();
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Goal: rows with and without masks, of clients that are lost alike; the first group of each masked training is
+    /// summed with real masks.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn masked_updates_are_trained_beside_plain_ones() {
+        let rows = rows("--clients 12 --group 6 --lost 0.3 --keep 1,0.5 --rounds 3 --seed 1").await;
+        let updates: Vec<_> = rows.iter().map(|row| row["update"].as_str().unwrap()).collect();
+        assert_eq!(updates, ["int8", "masked", "masked"]);
+        for row in &rows {
+            assert_eq!((&row["groups"], &row["groups_failed"], &row["updates"]), (&6.into(), &0.into(), &10.0.into()));
+            assert!(row["accuracy"].as_f64().unwrap() > 0.05, "{row}");
+        }
+        assert!(rows[1]["clip"].as_f64().unwrap() > 0.1, "the clip follows longer updates: {}", rows[1]);
+        assert!(rows[2]["bits_per_parameter"].as_f64() < rows[1]["bits_per_parameter"].as_f64());
+    }
+
+    /// Goal: random integers ruin the mean of groups that nobody checks; the check drops their group, and clipping
+    /// bounds what it does.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_liar_ruins_plain_addition_and_neither_the_check_nor_clipping() {
+        let line = "--clients 12 --group 4 --lost 0 --keep 1 --rounds 8 --seed 1 --attack random \
+                    --combine uniform_mean --combine norm_clipping --norm 0.2";
+        let rows = rows(line).await;
+        assert_eq!(rows.len(), 6);
+        let accuracy = |place: usize| rows[place]["accuracy"].as_f64().unwrap();
+        assert!(accuracy(0) > 0.5, "{rows:?}");
+        assert!(accuracy(1) < accuracy(0) - 0.2, "plain addition: {rows:?}");
+        for place in [2, 4, 5] {
+            assert!(accuracy(place) > accuracy(0) - 0.15, "{place}: {rows:?}");
+        }
+        assert_eq!((&rows[1]["groups_failed"], &rows[2]["groups_failed"]), (&0.into(), &8.into()));
+    }
+}
