@@ -394,6 +394,7 @@ mod tests {
             .replace("# clients", "clients")
             .replace("# partition", "partition")
             .replace("# evaluator", "evaluator")
+            .replace("# peers", "peers")
             .replace("# ca", "ca");
         toml::from_str::<ClientSettings>(&text).unwrap();
         let table: toml::Table = toml::from_str(&text).unwrap();
