@@ -9,7 +9,7 @@ use serde_json::json;
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::masking::MaskingPolicy;
 use tributary_protocol::id::JobId;
-use tributary_protocol::job_file::{Combine, JobFile, RoundPolicy, SecureAggregation, StopPolicy};
+use tributary_protocol::job_file::{Clip, Combine, JobFile, RoundPolicy, SecureAggregation, StopPolicy};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{Codec, CodecName};
 use tributary_simulation::Rounds;
@@ -54,6 +54,9 @@ pub(crate) struct SecureTrainingArgs {
     /// Share of the values that are sent; may be repeated, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "1,0.25", value_name = "SHARE")]
     keep: Vec<f64>,
+    /// The clip of the first round, from which it moves [default: that of a job].
+    #[arg(long, value_name = "NORM")]
+    clip: Option<f64>,
     /// Rounds of a training.
     #[arg(long, default_value_t = 60, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -90,7 +93,7 @@ struct Case {
 }
 
 /// Programs rely on the names of its members.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Row {
     /// `int8` or `masked`.
     update: &'static str,
@@ -193,8 +196,11 @@ fn job(args: &SecureTrainingArgs, case: &Case, file: &JobFile) -> Result<JobFile
     match case.keep {
         Some(keep) => {
             file.update.codec = Codec::default();
-            file.secure_aggregation =
-                Some(SecureAggregation { group: Some(args.group), keep, ..SecureAggregation::default() });
+            let mut secure = SecureAggregation { group: Some(args.group), keep, ..SecureAggregation::default() };
+            if let (Some(norm), Clip::Adaptive(clip)) = (args.clip, &mut secure.clip) {
+                clip.start = norm;
+            }
+            file.secure_aggregation = Some(secure);
         }
         None => file.update.codec = CodecName::Int8.with_defaults(),
     }
@@ -311,8 +317,8 @@ mod tests {
     /// bounds what it does.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_liar_ruins_plain_addition_and_neither_the_check_nor_clipping() {
-        let line = "--clients 12 --group 4 --lost 0 --keep 1 --rounds 8 --seed 1 --attack random \
-                    --combine uniform_mean --combine norm_clipping --norm 0.2";
+        let line = "--clients 12 --group 4 --lost 0 --keep 1 --clip 1 --rounds 8 --seed 1 --attack random \
+                    --combine uniform_mean --combine norm_clipping --norm 0.5";
         let rows = rows(line).await;
         assert_eq!(rows.len(), 6);
         let accuracy = |place: usize| rows[place]["accuracy"].as_f64().unwrap();

@@ -198,8 +198,38 @@ mod tests {
             let refused = parsed(text).unwrap_err();
             assert!(refused.contains(named), "{text}: {refused}");
         }
-        let weighted = format!("{JOB}[secure_aggregation]").replace("uniform_mean", "weighted_mean");
-        let refused = JobFile::parse(&weighted).unwrap_err().to_string();
-        assert!(refused.contains("set combine = \"uniform_mean\""), "{refused}");
+    }
+
+    /// Twenty updates in groups of six are at least four sums.
+    #[test]
+    fn rules_that_read_sums_of_groups_are_taken_and_others_refused() {
+        let with = |combine: &str, group: u32| {
+            let job = JOB.replace("\"uniform_mean\"", combine);
+            let round = "[round]\nupdates_goal = 24\nupdates_min = 20\n[secure_aggregation]";
+            JobFile::parse(&format!("{job}{round}\ngroup = {group}")).map(drop).map_err(|error| error.to_string())
+        };
+        for combine in [
+            "'uniform_mean'",
+            "'median'",
+            "{ kind = 'trimmed_mean', trim = 0.3 }",
+            "{ kind = 'trimmed_mean', trim = 0 }",
+            "{ kind = 'norm_clipping', norm = 0.5 }",
+        ] {
+            with(combine, 6).unwrap();
+        }
+        for (combine, why) in [
+            ("'weighted_mean'", "set combine = \"uniform_mean\""),
+            ("{ kind = 'q_fedavg', q = 1 }", "weighs updates by their losses"),
+            ("{ kind = 'norm_clipping', norm = 0.5, adaptive = {} }", "follows the norms of updates"),
+            ("{ kind = 'krum', byzantine = 1 }", "needs more updates than a round has groups"),
+            ("'geometric_median'", "needs more updates than a round has groups"),
+            ("{ kind = 'trimmed_mean', trim = 0.2 }", "drops nothing of 4 sums of groups"),
+        ] {
+            let refused = with(combine, 6).unwrap_err();
+            assert!(refused.contains(why), "{combine}: {refused}");
+        }
+        let refused = with("'median'", 10).unwrap_err();
+        assert!(refused.contains("median needs 3 sums of groups, and a round may have 2"), "{refused}");
+        with("'median'", 9).unwrap();
     }
 }
