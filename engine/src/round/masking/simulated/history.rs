@@ -230,10 +230,10 @@ proptest! {
             }
             GroupStep::Sum => {
                 let is_open = |secret: &SecretFacts| secret.shares >= parameters.threshold && !secret.is_false;
-                prop_assert!(facts.secrets.iter().all(is_open) && facts.secrets.len() >= facts.shared as usize);
+                prop_assert!(facts.secrets.iter().all(is_open) && facts.secrets.len() >= facts.whole as usize);
             }
             GroupStep::Fail(failure) => prop_assert!(shows(&facts, failure) || facts.whole < parameters.survivors_min
-                || facts.secrets.len() < facts.shared as usize),
+                || facts.secrets.len() < facts.whole as usize),
             GroupStep::Mask | GroupStep::Agree => {}
             GroupStep::Ended => prop_assert!(facts.stage.is_final()),
         }
