@@ -14,7 +14,7 @@ use tributary_protocol::secure::signing::Signature;
 use tributary_protocol::state::{AssignmentState, GroupFailure, GroupStage, Phase};
 use tributary_protocol::traffic::Traffic;
 
-use super::assignments::{Comes, Received, Refusal, end, find, require_open};
+use super::assignments::{Comes, Received, Refusal, end, find, require_held, require_open};
 use super::expiry::{Need, expire_one};
 use super::rounds::close_in;
 use crate::blob::{BlobError, Staged};
@@ -121,6 +121,7 @@ pub(crate) async fn share(
     if !takes {
         return Err(passed(&row));
     }
+    require_working(&mut tx, member.assignment).await?;
     if !tx.store_shares(group, stage, sender, shares).await? {
         return Err(Refusal::Conflict(member.assignment));
     }
@@ -159,6 +160,13 @@ pub(crate) async fn agree(
     Ok(())
 }
 
+/// Refuses what a member sends that has given up: its update would be in the sum and not count.
+async fn require_working(tx: &mut Tx, id: AssignmentId) -> Result<(), Refusal> {
+    let assignment = tx.assignment(id).await?.ok_or_else(DbError::lost)?;
+    let round = tx.round(assignment.round()).await?.ok_or_else(DbError::lost)?;
+    require_held(&assignment, &round)
+}
+
 /// The group of a member, and its place there.
 pub(crate) fn place(member: &SecureMemberRow) -> Result<(GroupId, u16), Refusal> {
     member.group().zip(member.position()).ok_or(Refusal::NoGroup(member.assignment))
@@ -185,7 +193,11 @@ pub(crate) async fn mask(
     let mut tx = services.db.begin().await?;
     tx.lock_job(key.job).await?;
     let waits = tx.secure_group(group).await?.is_some_and(|row| row.stage == GroupStage::Masking);
-    if !waits || !tx.store_masked(assignment.id, sha256).await? {
+    if !waits {
+        return Ok(false);
+    }
+    require_working(&mut tx, assignment.id).await?;
+    if !tx.store_masked(assignment.id, sha256).await? {
         return Ok(false);
     }
     body.settle(&mut tx, services.clock.now_ms()).await?;

@@ -40,6 +40,9 @@ create trigger note_body after update of body on secure_members for each row exe
 /// A change of a group: its stage and its survivors afterwards.
 type Group = (String, String, Option<Vec<u8>>);
 
+/// Stage and survivors after a change.
+type Change = (GroupStage, Option<Vec<u8>>);
+
 /// What was noted.
 struct Noted {
     groups: Vec<Group>,
@@ -85,7 +88,7 @@ async fn noted(database: &str) -> Noted {
 /// member has had two masked updates. Returns the survivors of each group that had some.
 pub(super) async fn check(database: &str) -> BTreeMap<GroupId, Survivors> {
     let Noted { groups, bodies } = noted(database).await;
-    let mut changes: BTreeMap<GroupId, Vec<(GroupStage, Option<Vec<u8>>)>> = BTreeMap::new();
+    let mut changes: BTreeMap<GroupId, Vec<Change>> = BTreeMap::new();
     for (group, stage, survivors) in groups {
         changes.entry(group.parse().unwrap()).or_default().push((stage.parse().unwrap(), survivors));
     }

@@ -1,5 +1,5 @@
-//! What the coordinator still checks of updates that it cannot read: the sums of their groups. A wild one is dropped and
-//! named, and rules over the means of groups bound what a longer one does.
+//! What the coordinator still checks of updates that it cannot read: the sums of their groups. A wild one is dropped
+//! and named, and rules over the means of groups bound what a longer one does.
 
 use futures_util::future::join_all;
 use reqwest::Method;
