@@ -504,6 +504,11 @@ export interface CheckInRequest {
   sdk?: Name;
   /** Version of the SDK, for information. */
   sdk_version: string;
+  /**
+   * Whether the client can sign in a group, with a certificate for its key. Default: false, and it gets
+   * no work of jobs whose groups sign.
+   */
+  signs?: boolean;
   /** Current state of the device. */
   state: DeviceState;
   /**
@@ -1269,10 +1274,13 @@ export type GroupFailure =
 export type GroupId = string;
 
 /** How far a member of a group came. */
-export type GroupProgress = "joined" | "shared" | "masked" | "opened" | "lost";
+export type GroupProgress = "joined" | "shared" | "masked" | "signed" | "opened" | "lost";
 
 /** The stage of a group, whose members mask one sum together. A group moves down this list, never up. */
 export type GroupStage = "sharing" | "masking" | "agreeing" | "unmasking" | "summed" | "failed";
+
+/** Who is trusted to tell all members of a group the same: who the others are, and who survived. */
+export type GroupTrust = "honest" | "signed";
 
 /** How a job is: one line of what there is to say. */
 export interface Health {
@@ -1345,6 +1353,11 @@ export interface Inputs {
 
 /** A client's certificate. */
 export interface IssuedCertificate {
+  /**
+   * The certificate of the population's CA in PEM. Groups whose members sign trust it, unless their app
+   * has another.
+   */
+  authority: string;
   /** The certificate in PEM. Its CA signs directly, so there is no chain. */
   certificate: string;
   /** Time until it expires, in milliseconds. A duration, since device clocks are often wrong. */
@@ -1767,6 +1780,8 @@ export interface Masking {
   keep: number;
   /** Steps of a value on either side of zero, as the root of the mean square of a clipped update. */
   levels: number;
+  /** Who is trusted to form groups. */
+  trust: GroupTrust;
 }
 
 /** What an accuracy was measured on, and how sure it is. */
@@ -2707,6 +2722,8 @@ export interface RoundGroup {
   members: RoundGroupMember[];
   /** Why it has no sum. Absent unless it failed. */
   reason?: GroupFailure;
+  /** Whether its members sign who they are and who has survived. */
+  signed: boolean;
   /** Time at which this stage began. */
   since_ms: number;
   /** What its members are doing. */
@@ -2863,6 +2880,17 @@ export interface SecureAggregation {
    * 4,096. Default: 8.
    */
   levels?: number;
+  /**
+   * The CAs, in PEM, that issue the certificates with which members sign. Default: that of the
+   * population, whose key the coordinator has.
+   */
+  peers_ca?: string;
+  /**
+   * Who is trusted to tell all members of a group the same: `honest` is the coordinator, `signed` is
+   * nobody, because members sign. Default: `signed` where the coordinator identifies clients by
+   * certificates or where `peers_ca` is given, else `honest`.
+   */
+  trust?: GroupTrust;
 }
 
 /**
