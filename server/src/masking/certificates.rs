@@ -7,6 +7,7 @@ use tributary_engine::job::JobSpec;
 use tributary_protocol::credential::DeviceName;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
+use tributary_protocol::job_file::SecureAggregation;
 use tributary_protocol::plan::GroupTrust;
 use tributary_protocol::secure::messages::Join;
 use tributary_tls::devices::DeviceCas;
@@ -72,5 +73,5 @@ pub(super) async fn refused(
 
 /// Who is trusted to form the groups of a job; none where updates are not masked.
 fn trust_of(spec: &JobSpec) -> Option<GroupTrust> {
-    spec.file.secure_aggregation.as_ref().map(|secure| secure.trust())
+    spec.file.secure_aggregation.as_ref().map(SecureAggregation::trust)
 }
