@@ -67,7 +67,7 @@ pub(crate) struct SecureTrainingArgs {
     #[arg(long = "seed", value_delimiter = ',', value_name = "NUMBER", default_values_t = [1, 2, 3])]
     seeds: Vec<u64>,
     /// What one client sends in each round in place of its update. May be repeated. Without it, masked updates are
-    /// compared with `int8` ones; with it, rules over the sums of groups are, with and without a liar and the check of
+    /// compared with `int8` ones; with it, rules over the sums of groups, with and without a liar and the check of
     /// norms.
     #[arg(long = "attack", value_enum, value_name = "ATTACK")]
     attacks: Vec<Lie>,
