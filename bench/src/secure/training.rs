@@ -54,7 +54,7 @@ pub(crate) struct SecureTrainingArgs {
     /// Share of the values that are sent; may be repeated, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "1,0.25", value_name = "SHARE")]
     keep: Vec<f64>,
-    /// The clip of the first round, from which it moves [default: that of a job].
+    /// A clip that does not move [default: that of a job, which does].
     #[arg(long, value_name = "NORM")]
     clip: Option<f64>,
     /// Rounds of a training.
@@ -197,10 +197,8 @@ fn job(args: &SecureTrainingArgs, case: &Case, file: &JobFile) -> Result<JobFile
     match case.keep {
         Some(keep) => {
             file.update.codec = Codec::default();
-            let mut secure = SecureAggregation { group: Some(args.group), keep, ..SecureAggregation::default() };
-            if let (Some(norm), Clip::Adaptive(clip)) = (args.clip, &mut secure.clip) {
-                clip.start = norm;
-            }
+            let clip = args.clip.map_or(Clip::default(), Clip::Fixed);
+            let secure = SecureAggregation { group: Some(args.group), keep, clip, ..SecureAggregation::default() };
             file.secure_aggregation = Some(secure);
         }
         None => file.update.codec = CodecName::Int8.with_defaults(),
