@@ -2,7 +2,7 @@
 //!
 //! A mask is the ChaCha20 keystream (RFC 8439, nonce and counter from zero) of a key, read as little-endian words.
 //! Values have the words of [`Words::zeros`](super::Words::zeros), and slots words of 64 bits. Whole words are added:
-//! the bits of a word above those of a value do not change the bits below, and [`Words`](super::Words) ignores them.
+//! the bits of a word above those of a value do not change the bits below, and [`Words`] ignores them.
 
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
