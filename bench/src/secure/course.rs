@@ -25,6 +25,8 @@ use crate::simulated::failed;
 
 /// The client that lies, where one does.
 const LIAR: usize = 0;
+/// By how much more than all members together may add a large lie is longer.
+const LARGE: i64 = 4;
 
 /// What a liar sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -35,6 +37,8 @@ pub(super) enum Lie {
     Random,
     /// Its negative update, as often as its group has members, so that the sum is no longer than honest ones may be.
     Reversed,
+    /// Four times as much: about as far as integers modulo 2^bits go.
+    Large,
 }
 
 /// A training.
@@ -195,10 +199,11 @@ impl Course {
 impl Lie {
     /// What the liar adds in place of its integers, in a sum of this many members.
     fn values(self, honest: &[i64], members: u32, mut stream: Stream) -> Vec<u64> {
+        let times = |times: i64| honest.iter().map(|value| (-value * times).cast_unsigned()).collect();
         match self {
             Self::Random => honest.iter().map(|_| stream.next_u64()).collect(),
-            // As much as all members could add together.
-            Self::Reversed => honest.iter().map(|value| (-value * i64::from(members)).cast_unsigned()).collect(),
+            Self::Reversed => times(members.into()),
+            Self::Large => times(LARGE * i64::from(members)),
         }
     }
 }
