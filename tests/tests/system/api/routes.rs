@@ -89,6 +89,7 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
         (Method::PUT, format!("/assignments/{assignment}/group/update")),
         (Method::PATCH, format!("/assignments/{assignment}/group/update")),
         (Method::GET, format!("/assignments/{assignment}/group/survivors")),
+        (Method::PUT, format!("/assignments/{assignment}/group/agreement")),
         (Method::PUT, format!("/assignments/{assignment}/group/unmask")),
         (Method::PUT, format!("/assignments/{assignment}/evaluation")),
         (Method::PUT, format!("/assignments/{assignment}/description")),
