@@ -29,7 +29,7 @@ pub(super) const TOLD: &[(&str, &str)] = &[
          late_at_ms reason shape spare staleness state stopped_at_ms straggler upload_at_ms upload_ms weight work_ms",
     ),
     // Of jobs with secure aggregation, which have sums alone.
-    ("RoundGroup", "degree id members reason since_ms stage survivors_min threshold"),
+    ("RoundGroup", "degree id members reason signed since_ms stage survivors_min threshold"),
     ("RoundGroupMember", "came client_number"),
     ("BestVersion", "accuracy loss measured_on round version"),
     ("Blocks", "block"),
