@@ -85,7 +85,8 @@ async fn members_sign_the_survivors_before_they_open_the_sum() {
     let RoundDetail { round, groups, .. } = detail(&world, &job).await;
     assert_eq!((round.phase, groups[0].stage), (Phase::Committed, GroupStage::Summed));
     let signed = groups[0].members.iter().filter(|member| member.came == GroupProgress::Signed).count();
-    assert_eq!((groups[0].signed, signed), (true, 4), "{groups:?}");
+    // Three are a quorum: a signature that comes after them is not needed.
+    assert!(groups[0].signed && (3..=4).contains(&signed), "{groups:?}");
     check_mean(&world, &job, &[0, 1, 2, 3, 4]).await;
 }
 
