@@ -330,6 +330,25 @@ mod tests {
         assert_eq!((smaller.plan_hash, &smaller.file), (spec.plan_hash, &spec.file));
     }
 
+    /// The clip of a masked round is that of its clients; the norm of its rule is another one.
+    #[test]
+    fn a_rule_over_groups_does_not_read_the_clip_of_the_clients() {
+        let norm = |rest: &str, combine: &str| {
+            let file = format!(
+                "name = 'a'\npopulation = 'b'\nmodel.parameters = [{{ name = 'w', shape = [2] }}]\n\
+                 training.steps = 1\ntraining.optimizer = {{ kind = 'sgd', learning_rate = 0.1 }}\n\
+                 aggregation.combine = {{ kind = 'norm_clipping', norm = 3.0{combine} }}\n{rest}"
+            );
+            let id = format!("job_{}", "0".repeat(32)).parse().unwrap();
+            let spec = JobSpec::new(id, JobFile::parse(&file).unwrap()).unwrap();
+            match spec.gathering_of_round(0, Some(0.5)) {
+                Gathering::Reports(Reports::Clipped { norm }) => norm,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!((norm("secure_aggregation = {}", ""), norm("", ", adaptive = {}")), (3.0, 0.5));
+    }
+
     #[test]
     fn steps_have_a_bound_where_a_rule_reads_them() {
         let of = |training: &str| {

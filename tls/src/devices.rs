@@ -13,6 +13,8 @@ use crate::provider;
 
 /// Bytes of an uncompressed point, at the end of the public key of a certificate.
 const POINT_BYTES: usize = 65;
+/// The first byte of a point that is not compressed (SEC 1, section 2.3.3).
+const UNCOMPRESSED: u8 = 0x04;
 /// What stands before the point in a SubjectPublicKeyInfo of P-256 (RFC 5480, section 2).
 const P256: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
@@ -51,14 +53,18 @@ impl DeviceCas {
     }
 }
 
+/// The uncompressed point of a public key on P-256, from its SubjectPublicKeyInfo; none for other keys.
+#[must_use]
+pub fn point_of(public_key: &[u8]) -> Option<&[u8]> {
+    public_key.strip_prefix(&P256).filter(|point| point.len() == POINT_BYTES && point[0] == UNCOMPRESSED)
+}
+
 /// Whether the key of this certificate, on the curve P-256, signed the SHA-256 of this message. The signature is r and
 /// s, of 32 bytes each.
 #[must_use]
 pub fn has_signed(certificate: &CertificateDer<'_>, message: &[u8], signature: &[u8; 64]) -> bool {
     let Ok(certificate) = ParsedCertificate::try_from(certificate) else { return false };
-    let key = certificate.subject_public_key_info();
-    let point = key.strip_prefix(&P256).filter(|point| point.len() == POINT_BYTES);
-    point
+    point_of(&certificate.subject_public_key_info())
         .is_some_and(|point| UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message, signature).is_ok())
 }
 

@@ -63,48 +63,17 @@ impl Peers for CertifiedPeers {
 mod tests {
     use std::sync::Arc;
 
-    use rcgen::{
-        BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-        PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm,
-    };
     use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
     use tributary_protocol::hash::Sha256Hash;
     use tributary_protocol::secure::signing::{from_der, roster_message};
 
+    use super::super::tests::authority::{Ca, ca, issued};
     use super::*;
     use crate::keys::{KeyStore, StoredKey};
     use crate::store::MemoryStore;
 
-    fn ca() -> CertifiedIssuer<'static, KeyPair> {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-    }
-
-    /// A public key as rcgen takes it.
-    struct Point([u8; 65]);
-
-    impl PublicKeyData for Point {
-        fn der_bytes(&self) -> &[u8] {
-            &self.0
-        }
-
-        fn algorithm(&self) -> &'static SignatureAlgorithm {
-            &PKCS_ECDSA_P256_SHA256
-        }
-    }
-
     fn keys() -> StoredKey {
         StoredKey::new(Arc::new(MemoryStore::new()))
-    }
-
-    /// A certificate in PEM from the first day of one year to the first day of another one.
-    fn issued(ca: &CertifiedIssuer<'_, KeyPair>, keys: &StoredKey, [from, until]: [i32; 2]) -> String {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        params.not_before = rcgen::date_time_ymd(from, 1, 1);
-        params.not_after = rcgen::date_time_ymd(until, 1, 1);
-        params.signed_by(&Point(keys.public_key().unwrap()), ca).unwrap().pem()
     }
 
     fn der(pem: &str) -> CertificateDer<'static> {
@@ -114,9 +83,8 @@ mod tests {
     #[test]
     fn peers_have_certificates_of_the_ca_from_a_time_when_the_own_one_was_valid() {
         let (ours, other, keys) = (ca(), ca(), keys());
-        let peers = |years, of: &CertifiedIssuer<'_, KeyPair>| {
-            CertifiedPeers::from_pem(issued(&ours, &keys, years).as_bytes(), of.pem().as_bytes())
-        };
+        let peers =
+            |years, of: &Ca| CertifiedPeers::from_pem(issued(&ours, &keys, years).as_bytes(), of.pem().as_bytes());
         let peers_of_2026 = peers([2026, 2028], &ours).unwrap();
         let is_trusted = |ca, years| peers_of_2026.is_trusted(&der(&issued(ca, &keys, years)));
         assert!(is_trusted(&ours, [2020, 2030]) && is_trusted(&ours, [2027, 2030]) && is_trusted(&ours, [2020, 2027]));

@@ -299,6 +299,8 @@ impl Pairs {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn near(got: f64, wanted: f64) {
@@ -310,6 +312,45 @@ mod tests {
         let contribution = Contribution::of_one(weight);
         let figures = Figures { contribution, norm: Some(norm), loss: Some(loss), ..Figures::default() };
         Facts { figures, weight, enrolment: 1 }
+    }
+
+    /// The mean of a group under secure aggregation.
+    fn of_group(members: u32, norm: f64) -> Facts {
+        let weight = Weight::examples(members);
+        let contribution = Contribution { weight, updates: members };
+        Facts { figures: Figures { contribution, norm: Some(norm), ..Figures::default() }, weight, enrolment: 1 }
+    }
+
+    #[test]
+    fn means_of_groups_count_by_their_members_where_they_are_clipped_and_alike_where_their_middle_is_taken() {
+        let clipped = Gathering::Reports(Reports::Clipped { norm: 0.5 });
+        let groups = [of_group(20, 0.4), of_group(10, 1.0)];
+        let Recipe::Mixture(coefficients) = clipped.recipe(&groups, None) else { panic!("one of them is long") };
+        near(coefficients[0], 2.0 / 3.0);
+        near(coefficients[1], 1.0 / 6.0);
+        assert_eq!(clipped.recipe(&[of_group(20, 0.4), of_group(10, 0.5)], None), Recipe::WeightedMean);
+        assert!(clipped.needs_norms() && !Gathering::Median.needs_norms());
+        let members = vec![0, 1];
+        let median = Recipe::Coordinates { members, middle: Middle::Median };
+        assert_eq!(Gathering::Median.recipe(&groups, None), median);
+    }
+
+    proptest! {
+        #[test]
+        fn no_group_moves_the_step_by_more_than_its_share_of_the_bound(
+            groups in prop::collection::vec((3u32..1_000, 0f64..1e6), 1..12), bound in 1e-3f64..10.0,
+        ) {
+            let facts: Vec<Facts> = groups.iter().map(|(members, norm)| of_group(*members, *norm)).collect();
+            let members: f64 = groups.iter().map(|(members, _)| f64::from(*members)).sum();
+            let coefficients = match (Gathering::Reports(Reports::Clipped { norm: bound })).recipe(&facts, None) {
+                Recipe::Mixture(coefficients) => coefficients,
+                _ => shares(&facts),
+            };
+            for ((of_group, norm), coefficient) in groups.iter().zip(coefficients) {
+                let share = f64::from(*of_group) / members;
+                prop_assert!(coefficient * norm <= share * norm.min(bound) * (1.0 + 1e-9), "{of_group} {norm}");
+            }
+        }
     }
 
     /// The norms of accumulation vectors that FedNova's authors print: momentum of 0.9, and a proximal term whose

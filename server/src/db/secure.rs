@@ -185,6 +185,13 @@ impl Tx {
         Ok(rows.into_iter().map(|(certificate,)| certificate).collect())
     }
 
+    /// The certificate of a client that joined.
+    pub async fn secure_certificate(&mut self, assignment: AssignmentId) -> Result<Option<Vec<u8>>, DbError> {
+        let sql = "select certificate from secure_members where assignment = $1";
+        let row = fetch!(self, (Vec<u8>,), fetch_optional, sql, assignment.to_string());
+        Ok(row.map(|(certificate,)| certificate))
+    }
+
     /// Stores the signature of a member over the survivors. False when there is one.
     pub async fn store_signature(&mut self, assignment: AssignmentId, signature: &[u8]) -> Result<bool, DbError> {
         let sql = "update secure_members set signature = $2 where assignment = $1 and signature is null";

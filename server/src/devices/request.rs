@@ -6,15 +6,9 @@ use rustls::pki_types::CertificateSigningRequestDer;
 use rustls::pki_types::pem::PemObject;
 use tributary_protocol::credential::CERTIFICATE_REQUEST_BYTES_MAX;
 use tributary_protocol::hash::Sha256Hash;
+use tributary_tls::devices::point_of;
 use tributary_tls::x509::{self, Request};
 
-/// A SubjectPublicKeyInfo of a key on P-256 (RFC 5480, section 2.1.1), up to the point.
-const P256_KEY: [u8; 26] = [
-    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
-    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
-];
-/// The first byte of a point that is not compressed (SEC 1, section 2.3.3).
-const UNCOMPRESSED: u8 = 0x04;
 /// ecdsa-with-SHA256 (RFC 5758, section 3.2).
 const ECDSA_SHA256: [u8; 12] = [0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
 
@@ -45,8 +39,7 @@ impl CertifiedKey {
         let der = CertificateSigningRequestDer::from_pem_slice(pem.as_bytes()).map_err(|_| RequestError::Malformed)?;
         let Request { signed, public_key, algorithm, signature } =
             x509::request(&der).ok_or(RequestError::Malformed)?;
-        let point = public_key.strip_prefix(&P256_KEY).filter(|point| point.len() == 65 && point[0] == UNCOMPRESSED);
-        let point = point.filter(|_| algorithm == ECDSA_SHA256).ok_or(RequestError::Algorithm)?;
+        let point = point_of(public_key).filter(|_| algorithm == ECDSA_SHA256).ok_or(RequestError::Algorithm)?;
         let verified = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, point).verify(signed, signature);
         verified.map_err(|_| RequestError::Signature)?;
         Ok(Self { point: point.to_owned(), fingerprint: Sha256Hash::of(public_key) })

@@ -127,14 +127,17 @@ async fn is_due(tx: &mut Tx, client: ClientId, id: AssignmentId, ask: Ask) -> Re
 /// The group that a client was put into.
 async fn formed(tx: &mut Tx, seat: &Seat) -> Result<Vec<u8>, Refusal> {
     let records = records_of(&seat.members)?;
-    let neighbours = members_at(tx, seat, &seat.roster.neighbours(seat.own)).await?;
+    let neighbours = members_at(tx, seat, &records, &seat.roster.neighbours(seat.own)).await?;
     let hashes = records.iter().map(Record::hash).collect();
     Ok(Formed { context: seat.context, records: hashes, index: seat.own, neighbours }.to_bytes())
 }
 
 /// Members as others see them.
-async fn members_at(tx: &mut Tx, seat: &Seat, indexes: &[u16]) -> Result<Vec<Neighbour>, Refusal> {
-    let (records, mut certificates) = (records_of(&seat.members)?, tx.secure_certificates(seat.group.id).await?);
+async fn members_at(tx: &mut Tx, seat: &Seat, records: &[Record], indexes: &[u16]) -> Result<Vec<Neighbour>, Refusal> {
+    if indexes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut certificates = tx.secure_certificates(seat.group.id).await?;
     let member = |index: &u16| {
         let place = usize::from(*index);
         Neighbour { index: *index, record: records[place], certificate: std::mem::take(&mut certificates[place]) }
@@ -151,10 +154,9 @@ pub(crate) async fn agree(services: &Services, client: ClientId, id: AssignmentI
     if !survivors.contains(seat.own) {
         return Err(groups::passed(&seat.group));
     }
-    let certificates = services.db.look().await?.secure_certificates(seat.group.id).await?;
-    let certificate = certificates.get(usize::from(seat.own)).ok_or_else(DbError::lost)?;
+    let certificate = services.db.look().await?.secure_certificate(id).await?.ok_or_else(DbError::lost)?;
     let message = survivors_message(&survivors.hash(&seat.roster.hash()));
-    if !has_signed(&CertificateDer::from_slice(certificate), &message, &signature) {
+    if !has_signed(&CertificateDer::from_slice(&certificate), &message, &signature) {
         return Err(Refusal::Message("the signature is not one over the survivors".into()));
     }
     groups::agree(services, seat.job, &seat.member, &signature).await
@@ -176,7 +178,7 @@ async fn agreement(services: &Services, tx: &mut Tx, seat: &Seat) -> Result<Vec<
     signed.truncate(quorum);
     signed.sort_unstable_by_key(|(index, _)| *index);
     let strangers: Vec<u16> = signed.iter().map(|(index, _)| *index).filter(|index| !is_neighbour(*index)).collect();
-    let strangers = members_at(tx, seat, &strangers).await?;
+    let strangers = members_at(tx, seat, &records_of(&seat.members)?, &strangers).await?;
     Ok(Agreement { signatures: signed, strangers }.to_bytes())
 }
 

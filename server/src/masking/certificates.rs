@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, UnixTime};
-use tributary_engine::job::JobSpec;
 use tributary_protocol::credential::DeviceName;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
-use tributary_protocol::job_file::SecureAggregation;
 use tributary_protocol::plan::GroupTrust;
 use tributary_protocol::secure::messages::Join;
 use tributary_tls::devices::DeviceCas;
@@ -36,8 +34,8 @@ pub(super) async fn refused(
     let mut tx = services.db.read().await?;
     let (_, round) = assignments::find(&mut tx, client.id, id, None).await?;
     let spec = services.spec(&mut tx, round.job).await?.ok_or_else(DbError::lost)?;
-    let Some(trust) = trust_of(&spec) else { return Ok(None) };
-    if trust == GroupTrust::Honest {
+    let Some(secure) = &spec.file.secure_aggregation else { return Ok(None) };
+    if secure.trust() == GroupTrust::Honest {
         let has_none = join.certificate.is_empty() && join.record.certificate == Sha256Hash([0; 32]);
         return Ok(
             (!has_none).then(|| "the groups of this job do not sign, so a client joins without a certificate".into())
@@ -46,9 +44,8 @@ pub(super) async fn refused(
     if Sha256Hash::of(&join.certificate) != join.record.certificate {
         return Ok(Some("the certificate is not the one that the record names".into()));
     }
-    let peers_ca = spec.file.secure_aggregation.as_ref().and_then(|secure| secure.peers_ca.as_ref());
     let certificate = CertificateDer::from_slice(&join.certificate);
-    let cas = match peers_ca {
+    let cas = match &secure.peers_ca {
         Some(pem) => DeviceCas::from_pem(pem.as_bytes()),
         None => {
             let Some(ca) = tx.population_ca(&client.population).await? else {
@@ -64,14 +61,9 @@ pub(super) async fn refused(
     }
     let name = DeviceName { population: client.population.clone(), client: client.id }.to_string();
     let is_named = || leaf(&certificate).is_some_and(|leaf| leaf.uris == [name.as_str()]);
-    if peers_ca.is_none() && !is_named() {
+    if secure.peers_ca.is_none() && !is_named() {
         return Ok(Some("the certificate is another client's".into()));
     }
     let is_used = tx.is_certificate_used(round.key(), id, &join.certificate).await?;
     Ok(is_used.then(|| "another client of the round has the same certificate".into()))
-}
-
-/// Who is trusted to form the groups of a job; none where updates are not masked.
-fn trust_of(spec: &JobSpec) -> Option<GroupTrust> {
-    spec.file.secure_aggregation.as_ref().map(SecureAggregation::trust)
 }

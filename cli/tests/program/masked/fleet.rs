@@ -160,7 +160,7 @@ impl Recorder {
     }
 }
 
-/// What a client is told that has given up.
+/// What the coordinator answers to a client that has given up.
 fn closed() -> Response {
     let problem = Problem::new(ProblemType::AssignmentClosed, "the client gave up");
     let body = Bytes::from(serde_json::to_vec(&problem).unwrap());

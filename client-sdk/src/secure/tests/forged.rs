@@ -2,40 +2,17 @@
 
 use std::sync::Arc;
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm,
-};
 use tributary_protocol::secure::messages::{Shares, Unmask};
 use tributary_protocol::secure::{Record, Words};
 
 use super::super::{CertifiedPeers, GroupTrust, Member, MemberError, Next, Refusal, Signers};
+use super::authority::{Ca, ca, issued};
 use super::coordinator::Coordinator;
 use super::fixtures::{BITS, LENGTH, context, entropy, terms};
-use crate::keys::{KeyStore, StoredKey};
+use crate::keys::StoredKey;
 use crate::store::MemoryStore;
 
 const MEMBERS: u16 = 5;
-
-type Ca = CertifiedIssuer<'static, KeyPair>;
-
-fn ca() -> Ca {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-struct Point([u8; 65]);
-
-impl PublicKeyData for Point {
-    fn der_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    fn algorithm(&self) -> &'static SignatureAlgorithm {
-        &PKCS_ECDSA_P256_SHA256
-    }
-}
 
 struct Device {
     keys: StoredKey,
@@ -47,9 +24,7 @@ impl Device {
     /// A device with a certificate of this CA, which trusts no other.
     fn new(ca: &Ca, index: u16) -> Self {
         let keys = StoredKey::new(Arc::new(MemoryStore::new()));
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let certificate = params.signed_by(&Point(keys.public_key().unwrap()), ca).unwrap().pem();
+        let certificate = issued(ca, &keys, [2020, 2030]);
         let peers = CertifiedPeers::from_pem(certificate.as_bytes(), ca.pem().as_bytes()).unwrap();
         let member = Member::join(terms(GroupTrust::Signed), peers.own(), &mut entropy(index)).unwrap();
         Self { keys, peers, member }

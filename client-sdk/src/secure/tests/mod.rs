@@ -1,5 +1,7 @@
 //! Whole groups in memory: real members, and the coordinator's half of the protocol crate.
 
+#[cfg(feature = "native")]
+pub(in crate::secure) mod authority;
 mod coordinator;
 mod fixtures;
 #[cfg(feature = "native")]
