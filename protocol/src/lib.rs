@@ -19,7 +19,7 @@
 //! | [`body`] | bodies as zstd frames, where that saves bytes |
 //! | [`download`] | the forms in which clients download models |
 //! | [`device`], [`operator`] | requests and responses of the two HTTP APIs |
-//! | [`fixed`], [`figures`] | weights in fixed point; what is known of an update beside its values |
+//! | [`fixed`], [`figures`] | weights and values of sums in fixed point; what is known of an update beside its values |
 //! | [`scalars`], [`classes`] | named scalars of reports; counts of an evaluation by class |
 //! | [`credential`] | certificates, secrets and attestation of clients |
 //! | [`problem`] | errors as problem documents (RFC 9457) |

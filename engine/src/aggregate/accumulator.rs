@@ -3,9 +3,8 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use tributary_protocol::fixed::{Contribution, Weight};
+use tributary_protocol::fixed::{CapsError, Contribution, SumCaps, Weight};
 
-use super::caps::{CapsError, SumCaps};
 use super::combine::Combined;
 use super::stripes::{Stripes, lock};
 

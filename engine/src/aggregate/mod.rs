@@ -21,7 +21,6 @@
 //! | [`Sketch`], [`dots_with_mean`] | dot products of updates without reading them again |
 
 mod accumulator;
-mod caps;
 mod combine;
 mod gathering;
 mod kernel;
@@ -37,7 +36,6 @@ mod statistics;
 mod stripes;
 
 pub use accumulator::{Accumulator, FoldError};
-pub use caps::{CapsError, SumCaps};
 pub use combine::{Combined, SharedCombined};
 pub use gathering::{Facts, Gathering, Keep, Pairs, Recipe, Reports, Weighing, gathering_of, mean_loss};
 pub use make::{BLOCK_VALUES, Made, MadeNorms, Maker};
@@ -52,3 +50,4 @@ pub use robust::{Distances, Middle};
 pub use share::{Discount, Share};
 pub use sketch::{SKETCHES_MAX, Sketch, Sketched, dots_with_mean};
 pub use statistics::{Leading, MeanDot, Norm, cosine, diversity, effective_number};
+pub use tributary_protocol::fixed::{CapsError, SumCaps};

@@ -18,6 +18,16 @@ impl Weight {
         Self((examples as u64) << Self::PLACES)
     }
 
+    /// The weight as an integer: units of 2^-16 examples.
+    pub const fn units(self) -> u64 {
+        self.0
+    }
+
+    /// The weight of so many units of 2^-16 examples.
+    pub const fn of_units(units: u64) -> Self {
+        Self(units)
+    }
+
     /// The weight times a factor of at most 1, rounded once to the nearest multiple. It stays above 0: an update that
     /// was accepted counts.
     #[must_use]
@@ -95,6 +105,8 @@ mod tests {
             assert_eq!(weight.as_f64(), f64::from(examples));
             assert_eq!(weight.factor(40), f64::from(examples) * (1u64 << 40) as f64);
             assert_eq!(weight.to_string(), examples.to_string());
+            assert_eq!(weight.units(), u64::from(examples) << 16);
+            assert_eq!(Weight::of_units(weight.units()), weight);
         }
     }
 

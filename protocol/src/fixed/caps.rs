@@ -1,7 +1,7 @@
 //! Limits of a round's sum, and the binary point that follows from them.
 
-use super::kernel::quantise;
-use tributary_protocol::fixed::Weight;
+use super::rounding::quantise;
+use super::weight::Weight;
 
 /// Fewest binary places of a sum. Coarser steps than 2^-16 per unit of weight would round away what is learned; and
 /// weights have as many places.
@@ -24,10 +24,20 @@ pub struct SumCaps {
 /// Why no exact sum is possible under these caps.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum CapsError {
+    /// The cap on this would let nothing into the sum.
     #[error("the cap on {0} must be above 0")]
     Zero(&'static str),
+    /// The magnitude is no limit.
     #[error("the cap on magnitude must be a finite number above 0, not {0}")]
     BadMagnitude(f32),
+    /// A sum with so many places is too coarse, or may overflow.
+    #[error("a sum under these caps has {} to {most} binary places, not {got}", BINARY_POINT_MIN)]
+    Places {
+        /// The binary point that was asked for.
+        got: u32,
+        /// The largest binary point under the caps.
+        most: u32,
+    },
     /// 63 bits cannot hold such sums with at least 16 binary places.
     #[error(
         "the caps on weight, magnitude and updates multiply to {0:e}, too much for an exact sum: lower one of them"
@@ -43,7 +53,7 @@ impl SumCaps {
     ///
     /// # Errors
     /// When a cap is 0 or not finite, or together they leave fewer than 16 places.
-    pub(super) fn binary_point(&self) -> Result<u32, CapsError> {
+    pub fn binary_point(&self) -> Result<u32, CapsError> {
         for (name, is_zero) in [("weight", self.weight_max.is_zero()), ("updates", self.updates_max == 0)] {
             if is_zero {
                 return Err(CapsError::Zero(name));
@@ -52,20 +62,41 @@ impl SumCaps {
         if !(self.magnitude_max.is_finite() && self.magnitude_max > 0.0) {
             return Err(CapsError::BadMagnitude(self.magnitude_max));
         }
-        let too_large = CapsError::TooLarge(self.largest() * f64::from(self.updates_max));
+        let too_large =
+            CapsError::TooLarge(f64::from(self.magnitude_max) * self.weight_max.as_f64() * f64::from(self.updates_max));
         self.weight_max.checked_times(self.updates_max).ok_or(too_large)?;
         (BINARY_POINT_MIN..=BINARY_POINT_MAX).rev().find(|point| self.fits(*point)).ok_or(too_large)
     }
 
-    fn fits(&self, binary_point: u32) -> bool {
-        let largest = f64::from(self.magnitude_max) * self.weight_max.factor(binary_point);
-        // The comparison keeps the quantisation within its domain; the product decides.
-        largest < TWO_POW_63 && i128::from(quantise(largest)) * i128::from(self.updates_max) <= i128::from(i64::MAX)
+    /// Checks that a sum with this binary point is fine enough, and that none within the caps overflows.
+    ///
+    /// # Errors
+    /// As [`Self::binary_point`]; and when the binary point is below 16 or above what that gives.
+    pub fn check_binary_point(&self, binary_point: u32) -> Result<(), CapsError> {
+        // A sum with fewer places is smaller, so all binary points below the largest fit.
+        let most = self.binary_point()?;
+        let allowed = BINARY_POINT_MIN..=most;
+        allowed.contains(&binary_point).then_some(()).ok_or(CapsError::Places { got: binary_point, most })
     }
 
-    /// The largest weighted value of one update.
-    fn largest(&self) -> f64 {
-        f64::from(self.magnitude_max) * self.weight_max.as_f64()
+    /// The largest absolute integer that one update within the caps adds:
+    /// `round(weight_max * magnitude_max * 2^binary_point)`.
+    ///
+    /// The binary point is one that [`Self::check_binary_point`] allows.
+    pub fn value_max(&self, binary_point: u32) -> i64 {
+        let largest = self.largest(binary_point);
+        if largest < TWO_POW_63 { quantise(largest) } else { i64::MAX }
+    }
+
+    fn fits(&self, binary_point: u32) -> bool {
+        // The comparison keeps the quantisation within its domain; the product decides.
+        self.largest(binary_point) < TWO_POW_63
+            && i128::from(self.value_max(binary_point)) * i128::from(self.updates_max) <= i128::from(i64::MAX)
+    }
+
+    /// The largest weighted value of one update, before it is rounded.
+    fn largest(&self, binary_point: u32) -> f64 {
+        f64::from(self.magnitude_max) * self.weight_max.factor(binary_point)
     }
 }
 
@@ -103,7 +134,38 @@ mod tests {
         assert_eq!(caps(1 << 16, 65536.0, 1 << 15).binary_point(), Err(CapsError::TooLarge(largest)));
     }
 
+    #[test]
+    fn the_caps_of_the_usual_job_leave_forty_places() {
+        let caps = caps(10_000, 32.0, 16);
+        assert_eq!(caps.binary_point(), Ok(40));
+        assert_eq!(caps.value_max(40), 320_000 << 40);
+        assert_eq!(caps.check_binary_point(40), Ok(()));
+        assert_eq!(caps.check_binary_point(16), Ok(()));
+        for got in [0, 15, 41, 63, u32::MAX] {
+            assert_eq!(caps.check_binary_point(got), Err(CapsError::Places { got, most: 40 }));
+        }
+    }
+
+    #[test]
+    fn the_largest_value_is_rounded_like_every_value() {
+        // Halves go to the even neighbour.
+        let largest = |examples, magnitude_max| caps(examples, magnitude_max, 1).value_max(16);
+        let unit = 1.0 / 65536.0;
+        assert_eq!([largest(1, 2.5 * unit), largest(1, 3.5 * unit), largest(3, 0.5 * unit)], [2, 4, 2]);
+    }
+
     proptest! {
+        #[test]
+        fn no_update_within_the_caps_adds_more_than_the_largest_value(
+            weight_max in 1u32..100_000, magnitude_max in 1e-6f32..1e4, weight in 0.0f64..=1.0, value in -1.0f32..=1.0,
+        ) {
+            let caps = caps(weight_max, magnitude_max, 1);
+            let point = caps.binary_point().unwrap();
+            let weight = caps.weight_max.discounted(weight);
+            let added = quantise(f64::from(value * magnitude_max) * weight.factor(point));
+            prop_assert!(added.unsigned_abs() <= caps.value_max(point).unsigned_abs());
+        }
+
         #[test]
         fn one_more_place_would_overflow(
             weight_max in 1u32..100_000, magnitude_max in 1e-6f32..1e4, updates_max in 1u32..10_000,
@@ -112,7 +174,8 @@ mod tests {
             let product = f64::from(magnitude_max) * f64::from(weight_max) * f64::from(updates_max);
             if let Ok(point) = caps.binary_point() {
                 prop_assert!(product * 2f64.powi(point.cast_signed()) < TWO_POW_63 * (1.0 + 1e-9));
-                prop_assert!(point == BINARY_POINT_MAX || product * 2f64.powi(point.cast_signed() + 1) > TWO_POW_63 * (1.0 - 1e-9));
+                let next = product * 2f64.powi(point.cast_signed() + 1);
+                prop_assert!(point == BINARY_POINT_MAX || next > TWO_POW_63 * (1.0 - 1e-9));
             } else {
                 prop_assert!(product * 2f64.powi(BINARY_POINT_MIN.cast_signed() + 1) > TWO_POW_63 * (1.0 - 1e-9));
             }
