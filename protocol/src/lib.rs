@@ -20,6 +20,7 @@
 //! | [`download`] | the forms in which clients download models |
 //! | [`device`], [`operator`] | requests and responses of the two HTTP APIs |
 //! | [`fixed`], [`figures`] | weights and values of sums in fixed point; what is known of an update beside its values |
+//! | [`sum`] | exact partial sums of updates: a body with one encoding, its writer and its streaming reader |
 //! | [`scalars`], [`classes`] | named scalars of reports; counts of an evaluation by class |
 //! | [`credential`] | certificates, secrets and attestation of clients |
 //! | [`problem`] | errors as problem documents (RFC 9457) |
@@ -66,6 +67,7 @@ pub mod secure;
 pub mod seed;
 pub mod sharing;
 pub mod state;
+pub mod sum;
 pub mod text;
 pub mod traffic;
 pub mod update;
