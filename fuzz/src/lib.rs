@@ -3,8 +3,10 @@
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use tributary_protocol::body::{UnpackError, Unpacker};
+use tributary_protocol::fixed::{Contribution, SumCaps, Weight};
 use tributary_protocol::model::{ParameterList, ParameterSpec};
 use tributary_protocol::seed::Seed;
+use tributary_protocol::sum::{Expected, SumDecoder, SumError, SumWriter};
 use tributary_protocol::update::{
     Codec, CodecName, DeltaSink, EncodeError, UpdateDecoder, UpdateError, UpdateHeader, UpdateLimits, bytes_max, encode,
 };
@@ -76,6 +78,42 @@ pub fn body(data: &[u8]) {
     for unpacker in [Unpacker::new(UNPACKED_MAX), Unpacker::in_rust(UNPACKED_MAX)] {
         unpack(unpacker, &frame);
     }
+}
+
+/// What a sum of so many values is expected to be. Every integer is within the caps of three updates.
+pub fn expected_sum(values: u32) -> Expected {
+    let caps = SumCaps { weight_max: Weight::examples(1), magnitude_max: 1.999_999_9, updates_max: 1 };
+    Expected { tag: *b"TSfuzzed", values, caps, binary_point: 62, updates_max: 3 }
+}
+
+/// Decodes `data` as a sum: two bytes choose the number of values, one the size of the pieces. The others are a whole
+/// body, and the blocks after a valid header, since a fuzzer rarely finds one.
+pub fn sum(data: &[u8]) {
+    let Some(([low, high, piece_bytes], body)) = data.split_first_chunk() else { return };
+    let expected = expected_sum(u32::from(u16::from_le_bytes([*low, *high])) % 1024);
+    let mut header =
+        SumWriter::new(expected.tag, Contribution { weight: Weight::examples(2), updates: 3 }, expected.values);
+    for body in [body.to_vec(), [&header.take(), body].concat()] {
+        let whole = read_sum(expected, &body, body.len().max(1));
+        let in_pieces = read_sum(expected, &body, usize::from(*piece_bytes) + 1);
+        assert_eq!(whole, in_pieces, "the size of the pieces does not matter");
+        let Ok((contribution, values)) = whole else { continue };
+        let mut writer = SumWriter::new(expected.tag, contribution, expected.values);
+        writer.push(&values);
+        assert_eq!(writer.finish().as_ref(), Ok(&body), "a sum has one encoding");
+    }
+}
+
+fn read_sum(expected: Expected, body: &[u8], piece_bytes: usize) -> Result<(Contribution, Vec<i64>), SumError> {
+    let mut values = vec![0; expected.values as usize];
+    let mut decoder = SumDecoder::new(expected);
+    for piece in body.chunks(piece_bytes) {
+        if let Err(error) = decoder.read(piece, &mut values) {
+            assert_eq!(decoder.finish(), Err(error), "what was refused stays refused");
+            return Err(error);
+        }
+    }
+    decoder.finish().map(|contribution| (contribution, values))
 }
 
 /// Longest file that bodies unpack to.

@@ -4,11 +4,13 @@
 use std::fs;
 use std::path::Path;
 
-use tributary_fuzz::{data_begins, header, parameters};
+use tributary_fuzz::{data_begins, expected_sum, header, parameters};
 use tributary_protocol::body::shrink;
+use tributary_protocol::fixed::{Contribution, Weight, quantise};
 use tributary_protocol::model::Model;
 use tributary_protocol::safetensors::model_to_bytes;
 use tributary_protocol::seed::Seed;
+use tributary_protocol::sum::SumWriter;
 use tributary_protocol::update::{CodecName, encode};
 
 fn main() -> std::io::Result<()> {
@@ -29,6 +31,11 @@ fn main() -> std::io::Result<()> {
         let bytes: Vec<u8> = delta.iter().flat_map(|value| value.to_le_bytes()).collect();
         keep("encode", name, &bytes)?;
         let model = Model::new(parameters.clone(), delta.clone()).expect("as many values as parameters");
+        let body = sum(delta);
+        // The number of values, a byte for the size of the pieces, and a whole body or its blocks alone.
+        let [low, high] = (delta.len() as u16).to_le_bytes();
+        keep("sum", name, &[&[low, high, 40], &body[..]].concat())?;
+        keep("sum", &format!("{name}-blocks"), &[&[low, high, 40], &body[24..]].concat())?;
         keep("safetensors", name, &model_to_bytes(&model, &Default::default()))?;
         for codec in CodecName::ALL {
             let file = encode(delta, &parameters, &header(codec.with_defaults()), 1, Seed(9)).expect("finite");
@@ -41,4 +48,13 @@ fn main() -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The sum of one update with 40 binary places.
+fn sum(delta: &[f32]) -> Vec<u8> {
+    let expected = expected_sum(delta.len() as u32);
+    let mut writer = SumWriter::new(expected.tag, Contribution::of_one(Weight::examples(1)), expected.values);
+    let factor = Weight::examples(1).factor(40);
+    writer.push(&delta.iter().map(|value| quantise(f64::from(*value) * factor)).collect::<Vec<i64>>());
+    writer.finish().expect("as many values as were announced")
 }
