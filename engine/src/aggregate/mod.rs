@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`SumCaps`] | limits of a round's sum; they determine its binary point |
 //! | [`Share`], [`Discount`] | what an update counts for, and what its staleness takes from that |
-//! | [`Accumulator`] | the running sum: add, subtract, count, mean |
+//! | [`Accumulator`] | the running sum of updates and of others' sums: add, subtract, count, mean, integers |
 //! | [`Gathering`], [`Recipe`] | what a rule needs of the updates, and what it makes of them |
 //! | [`Mixture`] | the sum of updates with real coefficients |
 //! | [`Distances`], [`Middle`] | distances of pairs, and middles of coordinates, stripe by stripe |
