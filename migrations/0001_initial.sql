@@ -161,7 +161,7 @@ create table jobs (
     file text not null,
     -- Numbers of the model.
     parameters bigint not null,
-    state text not null check (state in ('awaiting_model', 'running', 'paused', 'stopped', 'completed')),
+    state text not null check (state in ('awaiting_model', 'running', 'relaying', 'paused', 'stopped', 'completed')),
     -- Newest version; null before version 0.
     model_version bigint,
     rounds_opened bigint not null default 0,
@@ -334,6 +334,8 @@ create table assignments (
     base_version bigint not null check (base_version >= 0),
     -- The number of examples that its client had told when it was drawn; 0: it did not say.
     examples bigint not null check (examples >= 0),
+    -- Of a relay: most updates of its sum; 0: the client brings an update of its own.
+    places bigint not null default 0 check (places >= 0),
     -- Deadline and seed of an assignment in a buffer, which outlasts its round; null: they are those of the round.
     deadline_at_ms bigint,
     seed bigint,
@@ -382,6 +384,17 @@ create index assignments_of_client on assignments (client, job, round);
 create index assignments_working on assignments (job) where state = 'assigned';
 -- The newest assignments of all rounds: statistics of device classes are about them.
 create index assignments_by_time on assignments (assigned_at_ms);
+
+-- Of a relay: the parts that it plays in its parent's rounds, until its parent has their sums or does without.
+create table orders (
+    -- The relay's assignment at its parent.
+    assignment text primary key,
+    job text not null,
+    task text not null,
+    round bigint not null,
+    unique (job, task, round),
+    foreign key (job, task, round) references rounds (job, task, number) on delete cascade
+);
 
 -- Members of stale-synchronous jobs. A client is one from its draw until its work ends without a report, or until it
 -- stays away too long.
@@ -620,6 +633,8 @@ create table seats (
     -- Whether it can mask updates, and sign in a group.
     masks boolean not null,
     signs boolean not null,
+    -- Of a relay: the clients that it stands for.
+    relay bigint,
     until_ms bigint not null
 );
 create index seats_of_population on seats (population);

@@ -17,6 +17,7 @@ use tributary_protocol::secure::sizes::{body_bytes, value_bits};
 use tributary_protocol::secure::slots::SLOTS;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::sharing::Parts;
+use tributary_protocol::sum::body_bytes_max;
 use tributary_protocol::update::{Codec, UpdateHeader, UpdateLimits, bytes_max};
 
 use crate::aggregate::{
@@ -135,6 +136,13 @@ impl JobSpec {
         }
         let caps = SumCaps { updates_max: cohort_size, ..self.caps };
         Arc::new(Self { caps, ..Self::clone(self) })
+    }
+
+    /// The spec for the sums of relays in a round of this size.
+    #[must_use]
+    pub fn of_sums(self: &Arc<Self>, cohort_size: u32) -> Arc<Self> {
+        let values = u32::try_from(self.update.total()).unwrap_or(u32::MAX);
+        Arc::new(Self { update_bytes_max: body_bytes_max(values), ..Self::clone(&self.with_cohort(cohort_size)) })
     }
 
     #[must_use]

@@ -63,6 +63,7 @@ use crate::id::{AssignmentId, ClientId, JobId, Name, Secret};
 use crate::inputs::Inputs;
 use crate::job_model::JobModel;
 use crate::plan::{Cadence, Loss, Masking, Training};
+use crate::relay::{RelayOffer, RelayTerms};
 use crate::scalars::Scalars;
 use crate::seed::Seed;
 use crate::state::{FailureReason, Task};
@@ -246,6 +247,9 @@ pub struct CheckInRequest {
     /// jobs whose groups sign.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub signs: bool,
+    /// What a relay offers. It is refused (`forbidden`) from a client whose token grants no `relay`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<RelayOffer>,
     /// Longest time to hold the request until there is work, in milliseconds, at most 60,000. Default: 0, an immediate
     /// answer.
     #[serde(default)]
@@ -396,6 +400,9 @@ pub struct Assignment {
     /// that reaches its goal closes before its deadline. Large cohorts ask less often.
     #[serde(default = "ask_every_ms_default")]
     pub ask_every_ms: u64,
+    /// The part of a relay in the round. Absent for clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<Box<RelayTerms>>,
 }
 
 /// Shortest time between two questions of a working client, in milliseconds.

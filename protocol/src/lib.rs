@@ -19,6 +19,7 @@
 //! | [`body`] | bodies as zstd frames, where that saves bytes |
 //! | [`download`] | the forms in which clients download models |
 //! | [`device`], [`operator`] | requests and responses of the two HTTP APIs |
+//! | [`relay`] | what a relay says to its parent |
 //! | [`fixed`], [`figures`] | weights and values of sums in fixed point; what is known of an update beside its values |
 //! | [`sum`] | exact partial sums of updates: a body with one encoding, its writer and its streaming reader |
 //! | [`scalars`], [`classes`] | named scalars of reports; counts of an evaluation by class |
@@ -58,6 +59,7 @@ pub mod operator;
 pub mod plan;
 pub mod problem;
 pub mod rate;
+pub mod relay;
 pub mod safetensors;
 pub mod scalars;
 #[cfg(feature = "openapi")]

@@ -94,6 +94,8 @@ states! {
         AwaitingModel = "awaiting_model",
         /// Rounds are opened one after the other.
         Running = "running",
+        /// A relay's copy of its parent's job: its rounds are parts of the parent's rounds.
+        Relaying = "relaying",
         /// The open round is finished; no other is opened until an operator resumes the job.
         Paused = "paused",
         /// Ended by an operator.
@@ -197,6 +199,8 @@ states! {
         Superseded = "superseded",
         /// The secret draw of a private round took more clients than a round may have. Its chance is part of delta.
         Overdrawn = "overdrawn",
+        /// The parent of this relay no longer takes the sum of the round.
+        Upstream = "upstream",
     }
 }
 

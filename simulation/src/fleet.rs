@@ -68,5 +68,6 @@ fn candidate(number: u64) -> Arc<Candidate> {
         answers: true,
         masks: true,
         signs: true,
+        relay: None,
     })
 }

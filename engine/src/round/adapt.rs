@@ -206,12 +206,7 @@ mod tests {
         available_min: 20,
         selection_timeout_ms: 300_000,
         deadline_ms: 600_000,
-        tempo: Tempo::Cohort,
-        adapted: None,
-        adapted_goal: None,
-        proximal: None,
-        clip_norm: None,
-        is_private: false,
+        ..TaskPolicy::COHORT
     };
 
     fn settings() -> Adapt {

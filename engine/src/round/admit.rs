@@ -10,6 +10,7 @@ use tributary_protocol::plan::GroupTrust;
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
 
+use super::sums::suits;
 use crate::privacy::Participation;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +32,16 @@ pub struct Candidate {
     pub masks: bool,
     /// Whether it can sign in a group.
     pub signs: bool,
+    /// Clients that it stands for, if it is a relay.
+    pub relay: Option<u32>,
+}
+
+impl Candidate {
+    /// The number of updates that it can bring.
+    #[must_use]
+    pub fn places(&self) -> u32 {
+        self.relay.unwrap_or(1)
+    }
 }
 
 /// A job's requirements on the clients of one round.
@@ -52,6 +63,8 @@ pub struct EligibilityRules<'a> {
     evaluators: Option<&'a BTreeMap<String, String>>,
     /// Whether the coordinator evaluates.
     on_coordinator: bool,
+    /// Why relays can take no part; `Ok` if they can.
+    relays: Result<(), &'static str>,
 }
 
 /// Why a client may not take part: the first rule that it breaks.
@@ -94,6 +107,8 @@ pub enum Ineligible {
     Evaluator,
     #[error("the coordinator evaluates")]
     Coordinator,
+    #[error("it is a relay, and {0}")]
+    Relay(&'static str),
 }
 
 impl<'a> EligibilityRules<'a> {
@@ -113,6 +128,7 @@ impl<'a> EligibilityRules<'a> {
             eligibility: &job.eligibility,
             evaluators: job.evaluation.as_ref().map(|EvaluationPolicy { attributes, .. }| attributes),
             on_coordinator: job.evaluation.as_ref().is_some_and(|policy| policy.place == EvaluationPlace::Coordinator),
+            relays: suits(job, task),
         }
     }
 }
@@ -120,6 +136,10 @@ impl<'a> EligibilityRules<'a> {
 /// Checks whether a client may take part that was drawn for the training round `last_round` of the job last. The error
 /// is the first rule that it breaks.
 pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &EligibilityRules<'_>) -> Result<(), Ineligible> {
+    // Whether the clients behind a relay may take part is for the relay to say, which has the same rules.
+    if candidate.relay.is_some() {
+        return rules.relays.map_err(Ineligible::Relay);
+    }
     if let Some(form) = rules.form.filter(|form| !candidate.codecs.contains(form)) {
         return Err(Ineligible::Form(form));
     }
@@ -226,6 +246,7 @@ mod tests {
             answers: false,
             masks: false,
             signs: false,
+            relay: None,
         }
     }
 
@@ -249,6 +270,7 @@ mod tests {
             eligibility: &eligibility,
             evaluators: Some(&evaluators),
             on_coordinator: false,
+            relays: Ok(()),
         };
         let android = ("platform", "android");
         let evaluator = ("evaluator", "true");
@@ -299,6 +321,7 @@ mod tests {
             eligibility: &eligibility,
             evaluators: None,
             on_coordinator: false,
+            relays: Ok(()),
         };
         let with = |schema| Candidate { schema, ..candidate(&[], 10) };
         for (held, wanted, is_admitted) in [
@@ -338,6 +361,7 @@ mod tests {
             eligibility: &eligibility,
             evaluators: Some(&BTreeMap::new()),
             on_coordinator: false,
+            relays: Ok(()),
         };
         assert_eq!(admit(&candidate(&[], 1), Some(2), &rules), Ok(()));
         assert!(admit(&candidate(&[], 0), None, &rules).is_err());

@@ -8,6 +8,7 @@ use tributary_protocol::seed::{Seed, Stream};
 use super::admit::Candidate;
 use super::draw::{uniform, weighted};
 use super::known::Known;
+use super::relay::{by_place, together};
 use super::utility;
 
 /// Draws `size` of the available candidates (all of them, if there are fewer), without replacement; with
@@ -24,6 +25,7 @@ pub(super) fn choose_cohort(
 ) -> Vec<Arc<Candidate>> {
     available.sort_by_key(|candidate| (candidate.number, candidate.client));
     available.dedup_by_key(|candidate| candidate.client);
+    let mut available = by_place(available);
     let mut stream = seed.derive("cohort", 0).stream();
     let size = size.min(available.len());
     match selection {
@@ -46,7 +48,7 @@ pub(super) fn choose_cohort(
         Selection::Utility(settings) => available = utility::choose(available, size, &settings, known, &mut stream),
     }
     available.sort_by_key(|candidate| candidate.number);
-    available
+    together(available)
 }
 
 /// Keeps some, drawn with chances by examples. A client without examples has the chance of one example.

@@ -19,6 +19,7 @@ use super::draw::uniform;
 use super::known::Known;
 use super::panel::{choose_panel, gathers, next_panel_step};
 use super::policy::Tempo;
+use super::relay::places;
 use super::schedule::{NextRound, Underway, gives_way, has_trained, next_round};
 use super::step::{Next, Step, next_cohort_step, next_coordinator_step};
 use super::view::{Context, JobView, OpenRound, OpenWork, Source};
@@ -147,7 +148,7 @@ fn next_of_round(view: &JobView<'_>, place: usize, context: &Context<'_>) -> Rou
         }
         (Source::Clients { eligible, .. }, _) => eligible.clone(),
     };
-    let available = u32::try_from(eligible.len()).unwrap_or(u32::MAX);
+    let available = places(&eligible);
     let next = match (&round.source, &clocks, round.policy.tempo) {
         (Source::Coordinator { has_test_set, is_under_way }, ..) => {
             next_coordinator_step(round.phase, context.job, *has_test_set, *is_under_way)

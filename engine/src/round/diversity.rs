@@ -81,7 +81,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::round::policy::Tempo;
 
     const POLICY: TaskPolicy = TaskPolicy {
         goal: 40,
@@ -90,12 +89,7 @@ mod tests {
         available_min: 52,
         selection_timeout_ms: 300_000,
         deadline_ms: 600_000,
-        tempo: Tempo::Cohort,
-        adapted: None,
-        adapted_goal: None,
-        proximal: None,
-        clip_norm: None,
-        is_private: false,
+        ..TaskPolicy::COHORT
     };
 
     /// Rounds of updates with the noise ratio v, as they are measured in rounds of this size.

@@ -49,6 +49,7 @@ pub(in crate::round) mod fixture {
             answers: false,
             masks: false,
             signs: false,
+            relay: None,
         })
     }
 

@@ -5,6 +5,7 @@
 //! | what does a job do next? | [`decide`] |
 //! | with which policy, norm bound and seed does a round open? | [`opening`] |
 //! | may this client take part? | [`admit`] |
+//! | how many updates can these candidates bring? | [`places`] |
 //! | in which minutes may training rounds open? | [`Calendar`] |
 //! | may this member begin work now? | [`Clocks`] |
 //! | what do the named scalars of a round's reports come to? | [`summaries`] |
@@ -38,10 +39,12 @@ mod panel;
 mod played;
 mod policy;
 mod proximal;
+mod relay;
 mod retention;
 mod scalars;
 mod schedule;
 mod step;
+mod sums;
 mod term;
 mod times;
 mod utility;
@@ -61,6 +64,7 @@ pub use opening::{History, LastRound, Lookback, Opening, Trained, opening};
 pub use pace::{CHECKINS_PER_SECOND_MAX, HELD_MS_MIN, Pace, RetryReason};
 pub use policy::{TaskPolicy, Tempo, staleness};
 pub use proximal::Proximal;
+pub use relay::places;
 pub use retention::{history_before_ms, keeps_version, separation_needs_from};
 pub use scalars::summaries;
 pub use schedule::may_open_at_ms;

@@ -8,6 +8,9 @@ use tributary_protocol::state::{JobState, Phase, Task};
 
 use super::proximal::Proximal;
 
+/// The share of its time, as a divisor, for which a relay's part of a round waits for clients that have left.
+const PART_SELECTION: i64 = 10;
+
 /// The policy of a round; training and evaluation have one each. It is stored with the round, so a change of the job's
 /// policy affects only later rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,6 +44,9 @@ pub struct TaskPolicy {
     /// Whether no single update may be known: nothing that a client reports of its own is kept, and draws are secret.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_private: bool,
+    /// Clients of the whole round, where this is the part of a relay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part_of: Option<u32>,
 }
 
 /// When the reports of a round meet.
@@ -140,6 +146,7 @@ impl TaskPolicy {
         proximal: None,
         clip_norm: None,
         is_private: false,
+        part_of: None,
     };
 
     /// The policy of a job's rounds of a task; none where the job has no such rounds.
@@ -203,6 +210,32 @@ impl TaskPolicy {
             // It waits for its test set as others wait for a client.
             EvaluationPlace::Coordinator => Self { tempo: Tempo::Coordinator, available_min: 1, ..times },
         }
+    }
+
+    /// The policy of a relay's part of a training round: at most `places` of the `cohort` clients of the round, and
+    /// `left_ms` milliseconds. One update is enough, because the parent decides whether its round has enough.
+    #[must_use]
+    pub fn of_part(job: &JobFile, places: u32, cohort: u32, left_ms: i64) -> Self {
+        let whole = Self::of_training(&job.round);
+        Self {
+            tempo: Tempo::Cohort,
+            goal: places,
+            minimum: 1,
+            cohort_size: places,
+            available_min: places,
+            // The clients waited when their places were offered; those that have left since are not waited for long.
+            selection_timeout_ms: whole.selection_timeout_ms.min(left_ms / PART_SELECTION),
+            deadline_ms: left_ms,
+            proximal: Proximal::next(&job.training.algorithm, None, None),
+            part_of: Some(cohort),
+            ..Self::default()
+        }
+    }
+
+    /// The number of clients whose updates the sum of a round must hold, with those of other relays.
+    #[must_use]
+    pub fn sum_size(&self) -> u32 {
+        self.part_of.unwrap_or(self.cohort_size)
     }
 
     /// Whether a round in this phase, with this many clients at work, draws clients that wait.

@@ -122,7 +122,7 @@ fn found(severity: Severity, kind: HealthKind, text: String, remedy: &str) -> He
 
 fn at_rest(facts: &HealthFacts<'_>) -> Option<Health> {
     let (severity, kind, text, remedy) = match facts.state {
-        JobState::Running => return None,
+        JobState::Running | JobState::Relaying => return None,
         JobState::Completed => (Severity::Ok, HealthKind::Ended, "completed", ""),
         JobState::Stopped => (Severity::Ok, HealthKind::Ended, "stopped by an operator", ""),
         JobState::Paused => (Severity::Waiting, HealthKind::Paused, "paused: no round opens", "resume the job"),
@@ -168,6 +168,7 @@ fn rounds_abandoned(facts: &HealthFacts<'_>) -> Option<Health> {
         AbandonReason::TooFewReports => "give the clients a longer deadline_ms, or lower updates_min",
         AbandonReason::NotFinite => "lower the learning rate or magnitude_max, in a new job",
         AbandonReason::Fault => "the coordinator's log names the data that it could not read",
+        AbandonReason::Upstream => "see the round at the parent: it may have had enough updates without this relay",
         AbandonReason::JobStopped | AbandonReason::Superseded | AbandonReason::Overdrawn => "",
     };
     // A round that committed since shows that the job can recover by itself.
@@ -178,7 +179,7 @@ fn rounds_abandoned(facts: &HealthFacts<'_>) -> Option<Health> {
 
 /// Whether a round that was abandoned for this reason came to nothing.
 fn is_lost(reason: AbandonReason) -> bool {
-    !matches!(reason, AbandonReason::JobStopped | AbandonReason::Superseded)
+    !matches!(reason, AbandonReason::JobStopped | AbandonReason::Superseded | AbandonReason::Upstream)
 }
 
 fn not_measured(facts: &HealthFacts<'_>) -> Option<Health> {

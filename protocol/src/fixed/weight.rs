@@ -18,6 +18,14 @@ impl Weight {
         Self((examples as u64) << Self::PLACES)
     }
 
+    /// The same of the updates of a sum; none above 2^48 examples.
+    pub const fn of_examples(examples: u64) -> Option<Self> {
+        match examples >> (u64::BITS - Self::PLACES) {
+            0 => Some(Self(examples << Self::PLACES)),
+            _ => None,
+        }
+    }
+
     /// The weight as an integer: units of 2^-16 examples.
     pub const fn units(self) -> u64 {
         self.0

@@ -58,6 +58,12 @@ pub struct Assignment {
     /// Why the assignment ended without an accepted report, in words for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explanation: Option<String>,
+    /// Of a relay: the clients of the cohort that it stands for. Absent for a client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<u32>,
+    /// Of a relay: the updates in its sum. Absent until it has reported, and for a client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updates: Option<u32>,
     /// Number of examples of the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u64>,

@@ -30,13 +30,15 @@ pub struct NewAssignment {
     pub base_version: u32,
     /// The number of examples that the client told; 0 if it did not say.
     pub examples: u64,
+    /// Of a relay: most updates of its sum; 0 for a client.
+    pub places: u32,
     pub term: Term,
 }
 
 impl NewAssignment {
     /// The row that it is once it is stored.
     pub fn stored(&self, now_ms: i64) -> AssignmentRow {
-        let Self { id, round, client, base_version, examples, term } = *self;
+        let Self { id, round, client, base_version, examples, places, term } = *self;
         let (deadline_at_ms, seed) = columns(term);
         AssignmentRow {
             id,
@@ -49,6 +51,7 @@ impl NewAssignment {
             seed,
             base_version,
             examples,
+            places,
             state: AssignmentState::Assigned,
             reason: None,
             late_at_ms: None,
@@ -79,6 +82,9 @@ pub struct AssignmentRow {
     pub base_version: u32,
     #[sqlx(try_from = "i64")]
     examples: u64,
+    /// Of a relay: most updates of its sum; 0 for a client.
+    #[sqlx(try_from = "i64")]
+    pub places: u32,
     #[sqlx(try_from = "String")]
     pub state: AssignmentState,
     /// Why the assignment was rejected or failed.
@@ -112,6 +118,16 @@ impl AssignmentRow {
         }
     }
 
+    /// Whether it brings the sum of a relay, and not an update.
+    pub fn is_sum(&self) -> bool {
+        self.places > 0
+    }
+
+    /// Most updates that it can bring: what its round counts it for until it ends.
+    pub fn updates_max(&self) -> u32 {
+        self.places.max(1)
+    }
+
     /// Most steps of its report, where a rule reads them and the client told its examples.
     pub fn steps_max(&self, spec: &JobSpec) -> Option<u64> {
         spec.steps_max(self.base_version, self.examples).filter(|_| self.examples > 0)
@@ -131,7 +147,7 @@ impl AssignmentRow {
 /// The columns of a [`AssignmentRow`].
 macro_rules! assignment_columns {
     () => {
-        "id, job, task, round, client, assigned_at_ms, deadline_at_ms, seed, base_version, examples, state, reason, late_at_ms, stopped_at_ms, report_sha256"
+        "id, job, task, round, client, assigned_at_ms, deadline_at_ms, seed, base_version, examples, places, state, reason, late_at_ms, stopped_at_ms, report_sha256"
     };
 }
 pub(super) use assignment_columns;
@@ -198,6 +214,9 @@ pub(super) struct AssignmentView {
     base_version: u32,
     #[sqlx(try_from = "i64")]
     staleness: u32,
+    #[sqlx(try_from = "i64")]
+    places: u32,
+    updates: Option<i64>,
     weight: Option<i64>,
     loss: Option<f64>,
     accuracy: Option<f64>,
@@ -218,8 +237,8 @@ macro_rules! assignment_view_columns {
          a.ended_at_ms, a.late_at_ms, a.stopped_at_ms, coalesce(a.deadline_at_ms, r.deadline_at_ms) as deadline_at_ms, \
          (a.deadline_at_ms is null and r.reported >= r.goal) as goal_met, a.base_version, \
          case when a.base_version < r.base_version then r.base_version - a.base_version else 0 end as staleness, \
-         a.weight, \
-         case when a.updates = 1 then a.loss end as loss, a.accuracy, a.work_ms, a.update_norm, a.cosine, a.bytes_up, a.bytes_down, a.raw_bytes_up, a.raw_bytes_down, a.metrics, c.attributes"
+         a.places, a.updates, a.weight, \
+         case when a.updates = 1 or a.places > 0 then a.loss end as loss, a.accuracy, a.work_ms, a.update_norm, a.cosine, a.bytes_up, a.bytes_down, a.raw_bytes_up, a.raw_bytes_down, a.metrics, c.attributes"
     };
 }
 pub(super) use assignment_view_columns;
@@ -251,14 +270,14 @@ impl Tx {
             self.forgets_downloads(assignment.client);
         }
         let sql = "insert into assignments (id, job, task, round, client, state, assigned_at_ms, base_version, \
-                   examples, deadline_at_ms, seed) ";
+                   examples, places, deadline_at_ms, seed) ";
         insert_all!(self, sql, assignments, |values, assignment| {
-            let NewAssignment { id, round, client, base_version, examples, term } = *assignment;
+            let NewAssignment { id, round, client, base_version, examples, places, term } = *assignment;
             let (deadline_at_ms, seed) = columns(term);
             values.push_bind(id.to_string()).push_bind(round.job.to_string()).push_bind(round.task.as_str());
             values.push_bind(i64::from(round.number)).push_bind(client.to_string());
             values.push_bind(AssignmentState::Assigned.as_str()).push_bind(now_ms);
-            values.push_bind(i64::from(base_version)).push_bind(stored(examples));
+            values.push_bind(i64::from(base_version)).push_bind(stored(examples)).push_bind(i64::from(places));
             values.push_bind(deadline_at_ms).push_bind(seed);
         });
         Ok(())
@@ -541,6 +560,8 @@ impl TryFrom<AssignmentView> for Assignment {
             late_at_ms: row.late_at_ms,
             base_version: row.base_version,
             staleness: row.staleness,
+            places: Some(row.places).filter(|places| *places > 0),
+            updates: number("assignments.updates", row.updates.filter(|_| row.places > 0))?,
             weight: number("assignments.weight", row.weight)?,
             loss: row.loss,
             accuracy: row.accuracy,

@@ -5,6 +5,7 @@ use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, JobId, Name, TokenId};
 use tributary_protocol::operator::{Client, ClientOrder, Order};
+use tributary_protocol::relay::RELAY_ATTRIBUTE;
 use tributary_protocol::state::Standing;
 
 use super::changes::{ClientChange, Seen};
@@ -38,6 +39,13 @@ pub struct ClientRow {
     pub created_at_ms: i64,
     /// Time of the latest check-in, rounded to the minute.
     pub last_seen_at_ms: i64,
+}
+
+impl ClientRow {
+    /// Whether its token lets it send the sums of a relay.
+    pub fn is_relay(&self) -> bool {
+        self.granted.0.as_map().get(RELAY_ATTRIBUTE).is_some_and(|value| value == "true")
+    }
 }
 
 #[derive(sqlx::FromRow)]

@@ -102,6 +102,7 @@ struct SeatRow {
     answers: bool,
     masks: bool,
     signs: bool,
+    relay: Option<i64>,
 }
 
 impl From<SeatRow> for Candidate {
@@ -116,6 +117,7 @@ impl From<SeatRow> for Candidate {
             answers: row.answers,
             masks: row.masks,
             signs: row.signs,
+            relay: row.relay.and_then(|places| u32::try_from(places).ok()),
         }
     }
 }
@@ -238,11 +240,11 @@ impl Tx {
         until_ms: i64,
     ) -> Result<(), DbError> {
         let sql = "insert into seats (client, node, population, number, attributes, examples, codecs, until_ms, \
-                   schema_sha256, answers, masks, signs) \
-                   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
+                   schema_sha256, answers, masks, signs, relay) \
+                   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) \
                    on conflict (client) do update set \
                    node = $2, population = $3, number = $4, attributes = $5, examples = $6, codecs = $7, until_ms = $8, \
-                   schema_sha256 = $9, answers = $10, masks = $11, signs = $12";
+                   schema_sha256 = $9, answers = $10, masks = $11, signs = $12, relay = $13";
         execute!(
             self,
             sql,
@@ -257,7 +259,8 @@ impl Tx {
             candidate.schema.map(|schema| schema.to_string()),
             candidate.answers,
             candidate.masks,
-            candidate.signs
+            candidate.signs,
+            candidate.relay.map(i64::from)
         );
         Ok(())
     }
@@ -271,7 +274,7 @@ impl Tx {
 
     /// Clients of a population that any node holds.
     pub async fn seated(&mut self, population: &Name, now_ms: i64) -> Result<Vec<Candidate>, DbError> {
-        let sql = "select client, number, attributes, examples, codecs, schema_sha256, answers, masks, signs from seats \
+        let sql = "select client, number, attributes, examples, codecs, schema_sha256, answers, masks, signs, relay from seats \
                    where population = $1 and until_ms > $2";
         let rows = fetch!(self, SeatRow, fetch_all, sql, population.as_str(), now_ms);
         Ok(rows.into_iter().map(Candidate::from).collect())

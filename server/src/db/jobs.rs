@@ -197,7 +197,7 @@ impl Tx {
 
     /// The jobs that need a driver, with their populations: those that may open rounds, and those with open rounds.
     pub async fn live_jobs(&mut self) -> Result<Vec<(JobId, Name)>, DbError> {
-        let sql = "select id, population from jobs where state in ('running', 'paused') or exists (select 1 from rounds \
+        let sql = "select id, population from jobs where state in ('running', 'relaying', 'paused') or exists (select 1 from rounds \
                    where rounds.job = jobs.id and phase in ('selecting', 'training', 'aggregating')) \
                    or exists (select 1 from assignments where assignments.job = jobs.id and state = 'assigned' \
                    and deadline_at_ms is not null) \
@@ -212,7 +212,7 @@ impl Tx {
 
     /// Whether a job needs a driver.
     pub async fn is_live(&mut self, job: JobId) -> Result<bool, DbError> {
-        let sql = "select count(*) from jobs where id = $1 and (state in ('running', 'paused') or exists (select 1 \
+        let sql = "select count(*) from jobs where id = $1 and (state in ('running', 'relaying', 'paused') or exists (select 1 \
                    from rounds where rounds.job = jobs.id and phase in ('selecting', 'training', 'aggregating')) \
                    or exists (select 1 from assignments where assignments.job = jobs.id and state = 'assigned' \
                    and deadline_at_ms is not null))";
@@ -221,14 +221,14 @@ impl Tx {
     }
 
     pub async fn has_running_job(&mut self, population: &Name) -> Result<bool, DbError> {
-        let sql = "select count(*) from jobs where population = $1 and state = 'running'";
+        let sql = "select count(*) from jobs where population = $1 and state in ('running', 'relaying')";
         let (count,) = fetch!(self, (i64,), fetch_one, sql, population.as_str());
         Ok(count > 0)
     }
 
     /// The clients that the running jobs of a population draw together, when each of them opens a round.
     pub async fn running_places(&mut self, population: &Name) -> Result<u64, DbError> {
-        let sql = "select file from jobs where population = $1 and state = 'running'";
+        let sql = "select file from jobs where population = $1 and state in ('running', 'relaying')";
         let rows = fetch!(self, FileRow, fetch_all, sql, population.as_str());
         Ok(rows.into_iter().map(|FileRow { file }| u64::from(file.0.round.cohort_size())).sum())
     }

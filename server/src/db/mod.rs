@@ -29,6 +29,7 @@ mod members;
 mod model_files;
 mod names;
 mod notices;
+mod orders;
 mod overview;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -71,6 +72,7 @@ pub use jobs::{JobRow, NewJob};
 pub use model_files::ModelFileRow;
 pub use names::{MadeFor, UnknownForm, masked_key, model_file_key, model_key, test_set_key, update_key};
 pub use notices::NoticeRow;
+pub use orders::{OrderRow, PartFigures};
 pub use overview::{JobTotals, Measured};
 #[cfg(test)]
 pub(crate) use recent::BYTES_MAX as RECENT_CLIENTS_BYTES_MAX;

@@ -301,7 +301,7 @@ impl Tx {
     pub async fn start_round(
         &mut self,
         key: RoundKey,
-        cohort: usize,
+        cohort: u32,
         now_ms: i64,
         deadline_at_ms: Option<i64>,
     ) -> Result<bool, DbError> {
@@ -309,7 +309,7 @@ impl Tx {
                    where job = $1 and task = $2 and number = $3 and phase = 'selecting'";
         let (job, number) = (key.job.to_string(), i64::from(key.number));
         let changed =
-            execute!(self, sql, job.as_str(), key.task.as_str(), number, cohort as i64, now_ms, deadline_at_ms);
+            execute!(self, sql, job.as_str(), key.task.as_str(), number, i64::from(cohort), now_ms, deadline_at_ms);
         Ok(changed == 1)
     }
 
@@ -480,11 +480,11 @@ impl Tx {
 
     /// Adds clients to the cohort of a round that is training. Returns false when another driver was faster: the cohort
     /// is no longer `before`.
-    pub async fn widen_round(&mut self, key: RoundKey, before: u32, clients: usize) -> Result<bool, DbError> {
+    pub async fn widen_round(&mut self, key: RoundKey, before: u32, clients: u32) -> Result<bool, DbError> {
         let sql = "update rounds set cohort = cohort + $5 \
                    where job = $1 and task = $2 and number = $3 and phase = 'training' and cohort = $4";
         let (job, number) = (key.job.to_string(), i64::from(key.number));
-        Ok(execute!(self, sql, job.as_str(), key.task.as_str(), number, i64::from(before), clients as i64) == 1)
+        Ok(execute!(self, sql, job.as_str(), key.task.as_str(), number, i64::from(before), i64::from(clients)) == 1)
     }
 
     /// The clients that were drawn for a round.

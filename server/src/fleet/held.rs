@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tributary_engine::round::{Candidate, RetryReason};
 use tributary_protocol::device::{CheckInRequest, WAIT_MS_MAX};
+use tributary_protocol::relay::PLACES_MAX;
 
 use super::lobby::{Call, Seat};
 use super::seats::HeldSeat;
@@ -58,6 +59,7 @@ impl HeldCheckIn {
             answers: request.answers,
             masks: request.masks,
             signs: request.signs,
+            relay: request.relay.map(|relay| relay.places.min(PLACES_MAX)),
         });
         let shown = fleet.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
         let seat = fleet.lobby.enter(client.population.clone(), Arc::clone(&candidate));
@@ -68,6 +70,11 @@ impl HeldCheckIn {
     /// Whether the client waits at all.
     pub fn waits(&self) -> bool {
         self.until_ms > self.since_ms
+    }
+
+    /// The updates that it can bring.
+    pub fn places(&self) -> u32 {
+        self.candidate.places()
     }
 
     /// Waits until the client is called, its time has passed, or the coordinator stops. Then its seat is free.

@@ -157,6 +157,7 @@ mod tests {
             answers: false,
             masks: false,
             signs: false,
+            relay: None,
         })
     }
 

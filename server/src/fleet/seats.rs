@@ -153,6 +153,7 @@ mod tests {
             answers: false,
             masks: false,
             signs: false,
+            relay: None,
         })
     }
 

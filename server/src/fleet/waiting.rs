@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit, admit_unit};
+use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit, admit_unit, places};
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::ClientId;
 use tributary_protocol::state::{Phase, Task};
@@ -131,7 +131,7 @@ pub async fn available(
     round: &RoundRow,
 ) -> Result<u32, DbError> {
     let waiting = Waiting::read(services, fleet, tx, spec, std::slice::from_ref(round)).await?;
-    Ok(u32::try_from(waiting.eligible(spec, round).len()).unwrap_or(u32::MAX))
+    Ok(places(&waiting.eligible(spec, round)))
 }
 
 /// Whether a round may draw clients with these attributes. Examples, codecs and rest are left out: they change.
@@ -146,6 +146,7 @@ pub fn attributes_fit(attributes: Attributes, rules: &EligibilityRules<'_>) -> b
         answers: true,
         masks: true,
         signs: true,
+        relay: None,
     };
     admit(&candidate, None, rules).is_ok()
 }

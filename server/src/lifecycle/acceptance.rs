@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 use tributary_engine::round::{Tempo, staleness};
-use tributary_protocol::fixed::Contribution;
+use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::id::{AssignmentId, ClientId, JobId};
 use tributary_protocol::state::{AssignmentState, Phase, Task};
 use tributary_protocol::traffic::Traffic;
@@ -218,6 +218,8 @@ struct Open {
     reports: Vec<AssignmentId>,
     /// Of these reports.
     contribution: Contribution,
+    /// Places of relays whose clients brought no update.
+    missing: u32,
     traffic: Traffic,
 }
 
@@ -294,7 +296,7 @@ impl<'a> Transaction<'a> {
             self.count_staleness(assignment, at, report.figures.contribution.weight.whole_examples()).await?;
         }
         let Self { tx, rounds, .. } = self;
-        let Open { row: round, reports, contribution: sum, traffic: total } = &mut rounds[at];
+        let Open { row: round, reports, contribution: sum, missing, traffic: total } = &mut rounds[at];
         let goal = match round.policy().tempo {
             Tempo::Members { .. } => {
                 tx.tick_member(key.job, client).await?;
@@ -304,12 +306,13 @@ impl<'a> Transaction<'a> {
         };
         // Otherwise the round waits for its other clients, as before. In a buffer a place is free.
         let closes_between = matches!(round.policy().tempo, Tempo::Panel { .. });
-        let is_last = round.working() <= 1 || assignment.term().is_own() || closes_between;
+        let is_last = round.working() <= 1 || assignment.is_sum() || assignment.term().is_own() || closes_between;
         reports.push(assignment.id);
         let contribution = report.figures.contribution;
         *sum = sum.plus(contribution);
         *total += traffic;
         round.reported += contribution.updates;
+        *missing += assignment.places.saturating_sub(contribution.updates);
         let closes = round.reported >= goal;
         if closes {
             self.close(at).await?;
@@ -327,6 +330,7 @@ impl<'a> Transaction<'a> {
             row,
             reports: Vec::new(),
             contribution: Contribution::default(),
+            missing: 0,
             traffic: Traffic::default(),
         });
         Ok(Some(self.rounds.len() - 1))
@@ -334,14 +338,18 @@ impl<'a> Transaction<'a> {
 
     /// Counts and records what was accepted in a round.
     async fn count(&mut self, at: usize) -> Result<(), DbError> {
-        let Open { row, reports, contribution, traffic } = &mut self.rounds[at];
-        let (key, reports) = (row.key(), std::mem::take(reports));
+        let Open { row, reports, contribution, missing, traffic } = &mut self.rounds[at];
+        let (key, reports, updates) = (row.key(), std::mem::take(reports), std::mem::take(missing));
         let (contribution, traffic) = (std::mem::take(contribution), std::mem::take(traffic));
         if reports.is_empty() {
             return Ok(());
         }
         let state = AssignmentState::Reported;
         self.tx.count_ended(key, state, contribution, traffic).await?;
+        if updates > 0 {
+            let missing = Contribution { weight: Weight::default(), updates };
+            self.tx.count_ended(key, AssignmentState::Failed, missing, Traffic::default()).await?;
+        }
         let reported = |id: &AssignmentId| Transition::of_assignment(key, *id, state, None);
         let transitions: Vec<_> = reports.iter().map(reported).collect();
         self.tx.record_all(key.job, &transitions, self.now_ms).await

@@ -41,9 +41,9 @@ pub(crate) enum Refusal {
     Between(u32),
     #[error("{0} has reported other bytes")]
     Conflict(AssignmentId),
-    /// The job adds up masked updates, and this is not how it takes them; or the other way round.
+    /// The assignment takes another form of report: an update, a masked one, or the sum of a relay.
     #[error("{0}")]
-    Masking(&'static str),
+    OtherForm(&'static str),
     /// The client has joined no group, or its group has not formed yet.
     #[error("{0} is in no group")]
     NoGroup(AssignmentId),
@@ -225,7 +225,8 @@ pub(crate) async fn end(
     if let Some(traffic) = ended {
         tx.discard_upload(assignment.id).await?;
         tx.store_times(assignment.id, times).await?;
-        tx.count_ended(key, state, Contribution::of_one(Weight::default()), traffic).await?;
+        let missing = Contribution { weight: Weight::default(), updates: assignment.updates_max() };
+        tx.count_ended(key, state, missing, traffic).await?;
         if assignment.term().is_own() {
             tx.remove_member(key.job, client).await?;
         }

@@ -32,7 +32,7 @@ pub(super) async fn begin(tx: &mut Tx, round: &NewRound, now_ms: i64) -> Result<
         }
     }
     let moved = tx.move_assignments(key).await?;
-    tx.start_round(key, usize::try_from(moved).unwrap_or(usize::MAX), now_ms, None).await?;
+    tx.start_round(key, u32::try_from(moved).unwrap_or(u32::MAX), now_ms, None).await?;
     tx.record(Transition::of_round(key, Phase::Training), now_ms).await
 }
 
@@ -76,6 +76,7 @@ pub(crate) async fn draw(
             client: candidate.client,
             base_version: round.base_version,
             examples: candidate.examples,
+            places: 0,
             term: Term::Own { deadline_at_ms: now_ms.saturating_add(round.policy().deadline_ms), seed },
         });
     }

@@ -27,7 +27,8 @@ pub(super) async fn expire_one(
         tx.store_times(assignment.id, Times { fetched_at_ms: ended_at_ms, ..Times::default() }).await?;
     }
     let ended = tx.end_assignment(assignment.id, state, reason, traffic, now_ms).await?;
-    tx.count_ended(key, state, Contribution::of_one(Weight::default()), ended.unwrap_or_default()).await?;
+    let missing = Contribution { weight: Weight::default(), updates: assignment.updates_max() };
+    tx.count_ended(key, state, missing, ended.unwrap_or_default()).await?;
     if assignment.term().is_own() {
         tx.remove_member(key.job, assignment.client).await?;
     }

@@ -6,10 +6,11 @@ use tributary_engine::job::JobSpec;
 use tributary_protocol::device::{ASK_EVERY_MS_MIN, Assignment, Plan};
 use tributary_protocol::download::{CompanionFile, DELTA_CHAIN_MAX, FormFile, ModelDeltaFile, ModelForm};
 use tributary_protocol::model::Companion;
+use tributary_protocol::relay::RelayTerms;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::Task;
 
-use crate::db::{AssignmentRow, ClientRow, DbError, MadeFor, ModelFileRow, Tx};
+use crate::db::{AssignmentRow, ClientRow, DbError, MadeFor, ModelFileRow, RoundRow, Tx};
 use crate::fleet::lobby::Work;
 use crate::services::Services;
 
@@ -100,7 +101,10 @@ fn described(services: &Services, client: &ClientRow, work: &Work, spec: &JobSpe
         false => row.term().seed(round.seed(), client.number),
     };
     // An update with a larger weight than the client told is refused, so the client learns what it told.
-    let weight_max = row.weight_max(spec.plan.weight_max);
+    let weight_max = match row.is_sum() {
+        true => spec.plan.weight_max,
+        false => row.weight_max(spec.plan.weight_max),
+    };
     let plan = spec.plan_of_round(round.goal, round.policy().clip_norm);
     let training = round.policy().training(&plan.training);
     Some(Assignment {
@@ -119,7 +123,18 @@ fn described(services: &Services, client: &ClientRow, work: &Work, spec: &JobSpe
         seed,
         deadline_in_ms,
         ask_every_ms: ask_every_ms(round.cohort),
+        relay: row.is_sum().then(|| Box::new(relay_terms(row, round, spec))),
     })
+}
+
+/// The part of a relay in a round.
+fn relay_terms(row: &AssignmentRow, round: &RoundRow, spec: &JobSpec) -> RelayTerms {
+    RelayTerms {
+        places: row.places,
+        cohort: round.policy().sum_size(),
+        norm_max: round.norm_max,
+        job: spec.file.clone(),
+    }
 }
 
 /// What a client needs to go on from its last update: the control variate, and whether that update did not count.

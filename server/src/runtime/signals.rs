@@ -19,13 +19,15 @@ pub struct Signals {
     unknown: Notify,
     /// Changes so far.
     changes: watch::Sender<u64>,
+    /// Clients that began to wait so far.
+    arrivals: watch::Sender<u64>,
 }
 
 /// The signal of one job, received by its driver task.
 #[derive(Debug)]
 pub struct JobSignal {
     population: Name,
-    /// Clients that must arrive before the job can have a step to do; 0 when it waits for none.
+    /// Places that clients must bring before the job can have a step to do; 0 when it waits for none.
     missing: AtomicU32,
     changed: Notify,
 }
@@ -63,18 +65,25 @@ impl Signals {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// A client waits for work. A job of its population looks again when that was the last client that it waited for. A
-    /// look reads all clients that wait, so a look for each would cost a round of n clients n^2 / 2 reads.
-    pub fn client_waits(&self, population: &Name) {
+    /// A client waits for work, with one place, or with those of a relay. A job of its population looks again when that
+    /// was the last place that it waited for. A look reads all clients that wait, so a look for each would cost a round
+    /// of n clients n^2 / 2 reads.
+    pub fn client_waits(&self, population: &Name, places: u32) {
+        self.arrivals.send_modify(|count| *count += 1);
         let jobs = self.jobs.locked();
         for signal in jobs.values() {
-            if signal.population == *population && signal.is_last_missing() {
+            if signal.population == *population && signal.are_last_missing(places) {
                 signal.changed.notify_one();
             }
         }
         if jobs.is_empty() {
             self.unknown.notify_one();
         }
+    }
+
+    /// Follows the clients that begin to wait from now on.
+    pub fn arrivals(&self) -> watch::Receiver<u64> {
+        self.arrivals.subscribe()
     }
 
     /// Returns after a change of a job that has no driver task. One signal before the call is enough.
@@ -109,10 +118,11 @@ impl Signals {
 }
 
 impl JobSignal {
-    /// Counts an arriving client. The last one that is missing stays so until the next look.
-    fn is_last_missing(&self) -> bool {
-        let less = |missing| if missing > 1 { Some(missing - 1) } else { None };
-        self.missing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) == Err(1)
+    /// Counts the places of an arriving client. The last ones that are missing stay so until the next look. A relay
+    /// that offers again is counted again: that makes a look early, and never late.
+    fn are_last_missing(&self, places: u32) -> bool {
+        let less = |missing| if missing > places { Some(missing - places) } else { None };
+        self.missing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_err_and(|missing| missing > 0)
     }
 }
 
@@ -122,7 +132,7 @@ impl Listening {
         self.signal.changed.notified().await;
     }
 
-    /// Says how many clients must arrive before the job looks again; with 0 none makes it look. It is set to 1 before
+    /// Says how many places must be brought before the job looks again; with 0 none makes it look. It is 1 before
     /// each look at the stored state, so that no client that arrives during the look is missed.
     pub fn wants_clients(&self, missing: u32) {
         self.signal.missing.store(missing, Ordering::SeqCst);
@@ -150,7 +160,7 @@ mod tests {
         let training = signals.listen(job(2), population.clone());
         training.wants_clients(0);
         let elsewhere = signals.listen(job(3), "q".parse().unwrap());
-        signals.client_waits(&population);
+        signals.client_waits(&population, 1);
         assert!(selecting.changed().now_or_never().is_some());
         assert!(training.changed().now_or_never().is_none());
         assert!(elsewhere.changed().now_or_never().is_none());
@@ -165,11 +175,27 @@ mod tests {
         listening.wants_clients(3);
         let woken: Vec<bool> = (0..5)
             .map(|_| {
-                signals.client_waits(&population);
+                signals.client_waits(&population, 1);
                 listening.changed().now_or_never().is_some()
             })
             .collect();
         assert_eq!(woken, [false, false, true, true, true]);
+    }
+
+    #[test]
+    fn a_relay_counts_for_the_places_that_it_brings() {
+        let signals = Arc::new(Signals::default());
+        let population: Name = "p".parse().unwrap();
+        let listening = signals.listen(JobId::from_random([1; 16]), population.clone());
+        listening.wants_clients(7);
+        let woken = [3, 3, 3, 1].map(|places| {
+            signals.client_waits(&population, places);
+            listening.changed().now_or_never().is_some()
+        });
+        assert_eq!(woken, [false, false, true, true]);
+        listening.wants_clients(0);
+        signals.client_waits(&population, 3);
+        assert!(listening.changed().now_or_never().is_none());
     }
 
     #[test]

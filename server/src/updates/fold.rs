@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use tributary_engine::job::JobSpec;
+use tributary_protocol::fixed::Contribution;
 use tributary_protocol::secure::packed::Unpacker;
-use tributary_protocol::update::{DeltaSink, UpdateError, UpdateLimits, UpdateStatistics};
+use tributary_protocol::sum::{IntegerSink, SumDecoder, SumError};
+use tributary_protocol::update::{DeltaSink, UpdateError, UpdateLimits};
 
 use super::decoding::Decoding;
 use super::sums::Flight;
@@ -21,6 +23,26 @@ pub(crate) enum Folding {
     Update(Box<UpdateFolding>),
     /// Nobody can read the update: only its form is checked.
     Masked(Unpacker),
+    /// The sum of a relay: it is checked while it arrives, and added from storage once it is acknowledged.
+    Sum(Box<SumDecoder>),
+}
+
+/// Why a body cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FoldingError {
+    #[error(transparent)]
+    Update(#[from] UpdateError),
+    #[error(transparent)]
+    Sum(#[from] SumError),
+}
+
+/// What the check of a whole body came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Measured {
+    /// L2 norm of an update that can be read.
+    pub(crate) norm: Option<f64>,
+    /// Of a sum: its updates and their weight.
+    pub(crate) sum: Option<Contribution>,
 }
 
 /// The decoder of an update that can be read.
@@ -53,20 +75,25 @@ impl Folding {
     }
 
     /// Decodes the next bytes and adds the values that they complete. After an error call [`Self::undo`].
-    pub(crate) async fn push(&mut self, piece: &Bytes) -> Result<(), UpdateError> {
+    pub(crate) async fn push(&mut self, piece: &Bytes) -> Result<(), FoldingError> {
         match self {
-            Self::Update(update) => update.decoding.push(piece).await,
-            Self::Masked(reader) => Ok(reader.read(piece, |_| ())?),
+            Self::Update(update) => Ok(update.decoding.push(piece).await?),
+            Self::Masked(reader) => Ok(reader.read(piece, |_| ()).map_err(UpdateError::from)?),
+            Self::Sum(decoder) => Ok(decoder.read(piece, &mut Ignore)?),
         }
     }
 
     /// Checks that the update is complete. If it is not, call [`Self::undo`].
-    pub(crate) fn finish(&mut self) -> Result<UpdateStatistics, UpdateError> {
+    pub(crate) fn finish(&mut self) -> Result<Measured, FoldingError> {
         match self {
-            Self::Update(update) => update.decoding.finish(),
-            Self::Masked(reader) => {
-                Ok(reader.clone().finish().map(|_| UpdateStatistics { norm: 0.0, magnitude_max: 0.0 })?)
+            Self::Update(update) => {
+                let norm = Some(update.decoding.finish()?.norm);
+                Ok(Measured { norm, sum: None })
             }
+            Self::Masked(reader) => {
+                Ok(reader.clone().finish().map(|_| Measured::default()).map_err(UpdateError::from)?)
+            }
+            Self::Sum(decoder) => Ok(Measured { norm: None, sum: Some(decoder.clone().finish()?) }),
         }
     }
 
@@ -134,6 +161,13 @@ async fn take_out(
     }
     taking.push_failing(bad.freeze()).await;
     Ok(())
+}
+
+/// Ignores the integers of a sum: the decoder has checked them.
+struct Ignore;
+
+impl IntegerSink for Ignore {
+    fn integers(&mut self, _: usize, _: &[i64]) {}
 }
 
 /// Adds decoded values to a sum, if there is one.

@@ -8,6 +8,7 @@
 //! | [`sums`] | the running sums of open rounds |
 //! | `decoding` | decodes an update in turns, so that no thread is kept for long |
 //! | `fold` | decodes an update in flight into its sum, and out of it |
+//! | `partial` | the sums of relays, as bodies |
 //! | [`stored`] | the one reader of accepted updates |
 //! | `rebuild` | adds what a sum lacks from the stored updates |
 
@@ -15,6 +16,7 @@ pub mod budget;
 pub mod claims;
 mod decoding;
 pub(crate) mod fold;
+pub(crate) mod partial;
 pub(crate) mod rebuild;
 pub mod stored;
 pub mod sums;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 
-use super::stored::{StoredError, StoredUpdate, accepted, each};
+use super::stored::{StoredError, StoredUpdate, accepted, each, sum_into};
 use super::sums::SharedSum;
 use crate::db::RoundRow;
+use crate::runtime::clock::Stopwatch;
 use crate::services::Services;
 
 /// Adds the stored updates that the sum of a round lacks, in the background. Nothing depends on its success: the commit
@@ -42,6 +43,10 @@ pub(crate) async fn fold_missing(
     let mut missing = accepted(&services.db, spec, round).await?;
     missing.retain(|update| !sum.has(update.assignment));
     let updates = missing.len();
+    let (partial, missing): (Vec<_>, Vec<_>) = missing.into_iter().partition(|update| update.is_sum);
+    for update in &partial {
+        add_sum(services, spec, update, sum).await?;
+    }
     let into_sum = |update: &StoredUpdate| {
         let contribution = update.facts.figures.contribution;
         let begun = sum.begin_stored(update.assignment, contribution, update.staleness);
@@ -55,4 +60,21 @@ pub(crate) async fn fold_missing(
         services.metrics.folded(seconds);
     }
     Ok(updates)
+}
+
+/// Adds the sum of a relay.
+async fn add_sum(
+    services: &Services,
+    spec: &JobSpec,
+    update: &StoredUpdate,
+    sum: &SharedSum,
+) -> Result<(), StoredError> {
+    let stopwatch = Stopwatch::start();
+    let begun = sum.begin_sum(update.assignment, update.facts.figures.contribution);
+    let begun = begun.map_err(|source| StoredError::Fold { assignment: update.assignment, source })?;
+    if let Some(flight) = begun {
+        sum_into(services, spec, update, flight).await?.land();
+        services.metrics.folded(stopwatch.seconds());
+    }
+    Ok(())
 }

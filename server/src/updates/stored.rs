@@ -8,9 +8,11 @@ use tributary_engine::job::JobSpec;
 use tributary_engine::round::staleness;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
+use tributary_protocol::sum::{IntegerSink, SumError};
 use tributary_protocol::update::{DeltaSink, UpdateError};
 
 use super::decoding::Decoding;
+use super::partial;
 use crate::blob::{BlobError, update_key};
 use crate::db::{AcceptedRow, Db, DbError, RoundRow};
 use crate::services::Services;
@@ -27,6 +29,8 @@ pub enum StoredError {
     Blob(#[from] BlobError),
     #[error("the stored update of {assignment} cannot be read: {source}")]
     Update { assignment: AssignmentId, source: UpdateError },
+    #[error("the stored sum of {assignment} cannot be read: {source}")]
+    Sum { assignment: AssignmentId, source: SumError },
     #[error("the stored update of {assignment} cannot be added: {source}")]
     Fold { assignment: AssignmentId, source: FoldError },
 }
@@ -41,6 +45,8 @@ pub struct StoredUpdate {
     /// What rules know of it before they read it; its weight is discounted by its staleness.
     pub facts: Facts,
     sha256: Sha256Hash,
+    /// Whether it is the sum of a relay.
+    pub is_sum: bool,
 }
 
 impl StoredUpdate {
@@ -48,7 +54,8 @@ impl StoredUpdate {
         let (figures, staleness) = (row.figures()?, staleness(row.base_version, round.base_version));
         let weight = spec.discount().weight(figures.contribution.weight, staleness);
         let facts = Facts { figures, weight, enrolment: row.number };
-        Ok(Self { assignment: row.id, base_version: row.base_version, staleness, facts, sha256: row.sha256()? })
+        let (base_version, is_sum) = (row.base_version, row.is_sum);
+        Ok(Self { assignment: row.id, base_version, staleness, facts, sha256: row.sha256()?, is_sum })
     }
 }
 
@@ -92,6 +99,26 @@ where
     });
     let results: Vec<Option<T>> = stream::iter(reads).buffered(UPDATES_AT_ONCE).try_collect().await?;
     Ok(results.into_iter().flatten().collect())
+}
+
+/// Reads the sum of a relay into a sink. The caps of the spec are those of its round.
+pub(crate) async fn sum_into<S: IntegerSink>(
+    services: &Services,
+    spec: &JobSpec,
+    update: &StoredUpdate,
+    mut sink: S,
+) -> Result<S, StoredError> {
+    let assignment = update.assignment;
+    let unreadable = |source| StoredError::Sum { assignment, source };
+    let updates = update.facts.figures.contribution.updates;
+    let mut decoder = partial::decoder(spec, update.base_version, updates);
+    let mut body = services.blobs.reader(&services.db, update_key(assignment), update.sha256).await?;
+    while let Some(data) = body.next().await? {
+        decoder.read(&data, &mut sink).map_err(unreadable)?;
+        tokio::task::yield_now().await;
+    }
+    decoder.finish().map_err(unreadable)?;
+    Ok(sink)
 }
 
 async fn read_into<S: DeltaSink + Send + 'static>(

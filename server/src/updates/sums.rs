@@ -185,6 +185,19 @@ impl RoundSum {
         Ok(Some(Flight { sum, assignment, share, contribution, sketch, touched: false, ended: false }))
     }
 
+    /// Begins to add the stored sum of a relay. It has no sketch: nothing is known of its single updates.
+    pub fn begin_sum(
+        self: &Arc<Self>,
+        assignment: AssignmentId,
+        contribution: Contribution,
+    ) -> Result<Option<Flight>, FoldError> {
+        let flight = self.begin_stored(assignment, contribution, 0)?;
+        Ok(flight.map(|mut flight| {
+            flight.sketch = None;
+            flight
+        }))
+    }
+
     /// Stops taking arriving updates, and waits until each update in flight was acknowledged or subtracted again. Their
     /// tasks watch [`Self::closing`], so this is soon.
     pub async fn close(&self) {
@@ -253,6 +266,12 @@ impl Combined for RoundSum {
 impl Flight {
     pub fn sum(&self) -> &SharedSum {
         &self.sum
+    }
+
+    /// Adds integers of the sum of a relay, which are weighted already.
+    pub fn add_integers(&mut self, first: usize, values: &[i64]) {
+        self.touched = true;
+        self.sum.accumulator.add_sum(first, values);
     }
 
     /// Subtracts a block that was added.

@@ -80,6 +80,9 @@ pub(super) fn abandoned(name: &str, story: &RoundStory<'_>) -> String {
         Some(AbandonReason::Overdrawn) => {
             "the secret draw took more clients than a round may have, which is as rare as delta says".to_owned()
         }
+        Some(AbandonReason::Upstream) => {
+            "the parent of this relay had closed its round, or takes no sum of it any more".to_owned()
+        }
         Some(AbandonReason::Fault) => "its stored data could not be read; the coordinator's log says more".to_owned(),
         None => "no reason was stored".to_owned(),
     };

@@ -33,6 +33,10 @@ pub(super) async fn check_in(
 ) -> Answer<Json<CheckInReply>> {
     let answer = |response| Ok(Json(CheckInReply { response, renew: due.renewals() }));
     require_text(&request.attributes)?;
+    if request.relay.is_some() && !client.is_relay() {
+        let detail = "the token of this client grants no relay: its parent makes one with token create --relay";
+        return Err(ApiError::new(ProblemType::Forbidden, detail));
+    }
     app.fleet.check_ins.count(app.clock.now_ms());
     if !client.granted.0.is_empty() {
         request.attributes = request.attributes.with_granted(&client.granted.0);
@@ -55,7 +59,7 @@ pub(super) async fn check_in(
     {
         return answer(assigned(&app, &client, assignment));
     }
-    app.signals.client_waits(&client.population);
+    app.signals.client_waits(&client.population, held.places());
     let waited = held.wait(&app, &app.fleet).await;
     match &waited.call {
         Some(Call::Work(work)) => {

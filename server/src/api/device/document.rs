@@ -7,6 +7,7 @@ use tributary_protocol::device::{
 };
 use tributary_protocol::download::{FormQuery, ModelForm};
 use tributary_protocol::inputs::Description;
+use tributary_protocol::relay::SumQuery;
 
 use crate::api::openapi::{BYTES, Bearer, Call, Part, get, head, patch, post, put};
 
@@ -28,7 +29,13 @@ pub(in crate::api) fn part() -> Part {
     }
 }
 
+/// The calls of an enrolled client.
 fn own() -> Vec<Call> {
+    [work(), updates(), sums(), groups(), reports()].into_iter().flatten().collect()
+}
+
+/// What a client asks for.
+fn work() -> Vec<Call> {
     vec![
         post(
             "/checkins",
@@ -69,6 +76,11 @@ fn own() -> Vec<Call> {
         get("/assignments/{assignment}", "assignmentStatus", "Whether the round still wants this client's report.")
             .query::<StatusQuery>()
             .answers::<AssignmentStatus>(200, "It does, or has it."),
+    ]
+}
+
+fn updates() -> Vec<Call> {
+    vec![
         put("/assignments/{assignment}/update", "sendUpdate", "Sends an update; the same bytes again are no error.")
             .query::<UpdateQuery>()
             .header("Repr-Digest", DIGEST)
@@ -86,6 +98,34 @@ fn own() -> Vec<Call> {
             .nothing(204, "This part is stored; `Upload-Offset` says where to go on."),
         head("/assignments/{assignment}/update", "uploadOffset", "How much of an update is here.")
             .nothing(204, "`Upload-Offset` says where to go on, `Upload-Complete: ?1` that it has counted."),
+    ]
+}
+
+fn sums() -> Vec<Call> {
+    vec![
+        put("/assignments/{assignment}/sum", "sendSum", "Sends the sum of a relay; the same bytes again are no error.")
+            .query::<SumQuery>()
+            .header("Repr-Digest", DIGEST)
+            .header("Upload-Complete", "`?0` when the sum does not end with this body.")
+            .takes_raw(BYTES)
+            .answers::<ReportAccepted>(200, "It is stored and counts.")
+            .nothing(204, "This part is stored; `Upload-Offset` says where to go on."),
+        patch("/assignments/{assignment}/sum", "resumeSum", "Goes on with a sum that broke off.")
+            .query::<SumQuery>()
+            .header("Repr-Digest", DIGEST)
+            .header("Upload-Offset", "Where in the sum this body begins, in bytes.")
+            .header("Upload-Complete", "`?1` when the sum ends with this body, else `?0`.")
+            .takes_raw(PARTIAL_UPLOAD)
+            .answers::<ReportAccepted>(200, "It is whole, stored and counts.")
+            .nothing(204, "This part is stored; `Upload-Offset` says where to go on."),
+        head("/assignments/{assignment}/sum", "sumOffset", "How much of a sum is here.")
+            .nothing(204, "`Upload-Offset` says where to go on, `Upload-Complete: ?1` that it has counted."),
+    ]
+}
+
+/// What a client whose update is masked says and asks.
+fn groups() -> Vec<Call> {
+    vec![
         put("/assignments/{assignment}/group", "joinGroup", "Joins with finished work, to add up updates under masks.")
             .takes_raw(BYTES)
             .answers_raw(200, "The group, with the records of the neighbours.", BYTES)
@@ -119,6 +159,12 @@ fn own() -> Vec<Call> {
         put("/assignments/{assignment}/group/unmask", "unmask", "Sends the shares that open the sum.")
             .takes_raw(BYTES)
             .answers::<ReportAccepted>(200, "They are stored."),
+    ]
+}
+
+/// What a client reports beside updates.
+fn reports() -> Vec<Call> {
+    vec![
         put("/assignments/{assignment}/evaluation", "sendEvaluation", "Sends what was measured.")
             .takes::<EvaluationReport>()
             .answers::<ReportAccepted>(200, "It is stored and counts."),

@@ -260,7 +260,7 @@ pub(super) async fn refused(app: &App, client: &ClientRow, refusal: Refusal) -> 
         Refusal::Rejected(_) => ProblemType::UpdateRejected,
         Refusal::Conflict(_) => ProblemType::UpdateConflict,
         Refusal::Misfit(_) | Refusal::Sums(_) => ProblemType::UpdateRejected,
-        Refusal::Masking(_) | Refusal::NoGroup(_) => ProblemType::WrongState,
+        Refusal::OtherForm(_) | Refusal::NoGroup(_) => ProblemType::WrongState,
         Refusal::Message(_) => ProblemType::Malformed,
         Refusal::GroupPassed(_) | Refusal::GroupFailed(_) => {
             let is_over = matches!(refusal, Refusal::GroupFailed(_));

@@ -14,6 +14,7 @@ use tributary_protocol::digest::{REPR_DIGEST, parse_repr_digest, repr_digest};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::problem::ProblemType;
+use tributary_protocol::relay::SumQuery;
 
 use super::report::{refused, report_accepted};
 use crate::api::auth::{Device, Identified};
@@ -21,7 +22,7 @@ use crate::api::extract::{Path, Query};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::ClientRow;
-use crate::updates::upload::{Announced, Stop, Upload, UploadRefusal, Uploaded, offset};
+use crate::updates::upload::{Announced, Form, Stop, Told, Upload, UploadRefusal, Uploaded, offset};
 
 pub(super) async fn put_update(
     State(app): State<Arc<App>>,
@@ -31,7 +32,7 @@ pub(super) async fn put_update(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Response> {
-    receive(&app, client, id, Some(query), begins(&headers)?, body).await
+    receive(&app, client, id, Told::Update(query), begins(&headers)?, body).await
 }
 
 pub(super) async fn patch_update(
@@ -42,7 +43,7 @@ pub(super) async fn patch_update(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Response> {
-    receive(&app, client, id, Some(query), resumes(&headers)?, body).await
+    receive(&app, client, id, Told::Update(query), resumes(&headers)?, body).await
 }
 
 /// A masked update says nothing of itself outside of its body.
@@ -53,7 +54,7 @@ pub(super) async fn put_masked(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Response> {
-    receive(&app, client, id, None, begins(&headers)?, body).await
+    receive(&app, client, id, Told::Masked, begins(&headers)?, body).await
 }
 
 pub(super) async fn patch_masked(
@@ -63,7 +64,29 @@ pub(super) async fn patch_masked(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Response> {
-    receive(&app, client, id, None, resumes(&headers)?, body).await
+    receive(&app, client, id, Told::Masked, resumes(&headers)?, body).await
+}
+
+pub(super) async fn put_sum(
+    State(app): State<Arc<App>>,
+    Device(client): Device,
+    Path(id): Path<AssignmentId>,
+    Query(query): Query<SumQuery>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer<Response> {
+    receive(&app, client, id, Told::Sum(query), begins(&headers)?, body).await
+}
+
+pub(super) async fn patch_sum(
+    State(app): State<Arc<App>>,
+    Device(client): Device,
+    Path(id): Path<AssignmentId>,
+    Query(query): Query<SumQuery>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer<Response> {
+    receive(&app, client, id, Told::Sum(query), resumes(&headers)?, body).await
 }
 
 /// What the headers say of a body that begins an update.
@@ -96,7 +119,7 @@ pub(super) async fn upload_offset(
     Device(client): Device,
     Path(id): Path<AssignmentId>,
 ) -> Answer<Response> {
-    offset_of(&app, &client, id, false).await
+    offset_of(&app, &client, id, Form::Update).await
 }
 
 pub(super) async fn masked_offset(
@@ -104,11 +127,19 @@ pub(super) async fn masked_offset(
     Device(client): Device,
     Path(id): Path<AssignmentId>,
 ) -> Answer<Response> {
-    offset_of(&app, &client, id, true).await
+    offset_of(&app, &client, id, Form::Masked).await
 }
 
-async fn offset_of(app: &App, client: &Identified, id: AssignmentId, is_masked: bool) -> Answer<Response> {
-    match offset(app, &app.updates, client.id, id, is_masked).await {
+pub(super) async fn sum_offset(
+    State(app): State<Arc<App>>,
+    Device(client): Device,
+    Path(id): Path<AssignmentId>,
+) -> Answer<Response> {
+    offset_of(&app, &client, id, Form::Sum).await
+}
+
+async fn offset_of(app: &App, client: &Identified, id: AssignmentId, form: Form) -> Answer<Response> {
+    match offset(app, &app.updates, client.id, id, form).await {
         Ok(None) => Ok(progress(None, true)),
         Ok(Some((bytes, digest))) => {
             let mut response = progress(Some(bytes), false);
@@ -125,7 +156,7 @@ async fn receive(
     app: &App,
     client: Identified,
     id: AssignmentId,
-    query: Option<UpdateQuery>,
+    told: Told,
     announced: Announced,
     body: Body,
 ) -> Answer<Response> {
@@ -134,7 +165,7 @@ async fn receive(
         updates: Arc::clone(&app.updates),
         client: client.id,
         id,
-        query,
+        told,
         announced,
     };
     let body = body.into_data_stream().map(|data| data.map_err(|error| error.to_string()));

@@ -113,7 +113,7 @@ async fn start_with_model(
 async fn read_model(app: &App, spec: &JobSpec, bench: &Workbench, mut body: Body) -> Answer<NewVersion> {
     // A model file has the tensors of an f32 update, so the same limit holds.
     let limit = bytes_max(&spec.model, tributary_protocol::update::Codec::F32);
-    let mut model = UploadedModel::begin(bench, &app.clock, spec);
+    let mut model = UploadedModel::begin(bench, &app.clock, spec, 0);
     while let Some(frame) = body.frame().await {
         let broken = |error| ApiError::new(ProblemType::Malformed, format!("the body was interrupted: {error}"));
         let Ok(data) = frame.map_err(broken)?.into_data() else { continue };

@@ -29,8 +29,8 @@ impl Group {
     /// The group of a client; none where updates are not masked.
     ///
     /// # Errors
-    /// [`Refusal::Masking`] when the request sends the other kind of update, [`Refusal::NoGroup`] when the client is in
-    /// no group.
+    /// [`Refusal::OtherForm`] when the request sends the other kind of update, [`Refusal::NoGroup`] when the client is
+    /// in no group.
     pub(super) async fn find(
         tx: &mut Tx,
         (spec, round): (&JobSpec, &RoundRow),
@@ -41,8 +41,8 @@ impl Group {
         match (spec.plan.masking.is_some(), is_masked) {
             (false, false) => return Ok(None),
             (true, true) => {}
-            (true, false) => return Err(Refusal::Masking("updates of this job are masked: join a group first")),
-            (false, true) => return Err(Refusal::Masking("updates of this job are not masked")),
+            (true, false) => return Err(Refusal::OtherForm("updates of this job are masked: join a group first")),
+            (false, true) => return Err(Refusal::OtherForm("updates of this job are not masked")),
         }
         let member = tx.secure_member(id).await?.ok_or(Refusal::NoGroup(id))?;
         let (group, _) = groups::place(&member)?;

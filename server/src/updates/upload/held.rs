@@ -5,7 +5,6 @@
 
 use bytes::{Bytes, BytesMut};
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::update::{DeltaSink, UpdateStatistics};
 
 use super::receiving::Receiving;
 use super::{Body, Target, UploadRefusal, Uploaded, piece};
@@ -13,6 +12,7 @@ use crate::blob::Staged;
 use crate::db::{Report, Times};
 use crate::lifecycle::assignments::{Received, Refusal};
 use crate::updates::decoding::Decoding;
+use crate::updates::fold::Measured;
 use crate::updates::sums::Flight;
 
 impl Receiving<'_> {
@@ -37,11 +37,11 @@ impl Receiving<'_> {
         if let Some(group) = &target.group {
             return self.held_masked(group, body, sha256, received).await;
         }
-        let norm = match self.check(&body).await {
-            Ok(UpdateStatistics { norm, .. }) => norm,
+        let measured = match self.check(&body).await {
+            Ok(measured) => measured,
             Err(reason) => return upload.reject(target, reason, received).await,
         };
-        match self.store(upload.report(Some(norm), sha256, received, &target.spec), &body).await {
+        match self.store(upload.report(measured, sha256, received, &target.spec), &body).await {
             Ok(()) => Ok(Uploaded::Accepted),
             Err(refusal) => {
                 let times = Times { uploaded_at_ms: None, ..received.times };
@@ -73,13 +73,13 @@ impl Receiving<'_> {
     }
 
     /// Checks the figures of a complete update, and decodes it to check its values.
-    async fn check(&self, body: &Bytes) -> Result<UpdateStatistics, String> {
-        let Target { assignment, spec, .. } = self.target;
+    async fn check(&self, body: &Bytes) -> Result<Measured, String> {
         self.upload.check_figures(self.target)?;
-        let (limits, cores) = (self.target.limits(), &self.upload.services.cores);
-        let mut decoding = Decoding::new(spec, assignment.base_version, limits, cores, Ignore);
-        decoding.push(body).await.map_err(|error| error.to_string())?;
-        decoding.finish().map_err(|error| error.to_string())
+        let mut folding = self.folding(None);
+        folding.push(body).await.map_err(|error| error.to_string())?;
+        let measured = folding.finish().map_err(|error| error.to_string())?;
+        self.upload.check_sum(self.target, measured.sum)?;
+        Ok(measured)
     }
 
     /// Stores an update that is right with its report, and adds it to the sum.
@@ -106,12 +106,15 @@ impl Receiving<'_> {
         if let Some(flight) = flight.filter(|_| is_settled && accepted.round == target.round.key()) {
             self.fold(flight, body).await;
         }
+        if target.assignment.is_sum() {
+            upload.add_stored(target).await;
+        }
         accepted.tell(&upload.services.signals);
         Ok(())
     }
 
-    /// Adds an acknowledged update. A failure here loses nothing: the update is stored, and the commit of the round
-    /// adds what the sum lacks.
+    /// Adds an acknowledged update, unless it is a sum, which is added from storage. A failure here loses nothing: the
+    /// update is stored, and the commit of the round adds what the sum lacks.
     async fn fold(&self, flight: Flight, body: &Bytes) {
         let (Target { assignment, spec, .. }, services) = (self.target, &self.upload.services);
         let limits = spec.update_limits();
@@ -125,14 +128,4 @@ impl Receiving<'_> {
             Err(error) => tracing::error!(%error, "an accepted update could not be added yet"),
         }
     }
-}
-
-/// Ignores decoded values: the decoder has checked them.
-#[derive(Debug)]
-struct Ignore;
-
-impl DeltaSink for Ignore {
-    fn dense(&mut self, _: usize, _: &[f32]) {}
-
-    fn sparse(&mut self, _: usize, _: &[u32], _: &[f32]) {}
 }

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
-use tributary_protocol::update::UpdateStatistics;
 
 use super::{Body, Stop, UploadRefusal, piece, too_large};
 use crate::blob::{BlobError, Spool, Staged};
@@ -14,7 +13,7 @@ use crate::db::Times;
 use crate::lifecycle::assignments::Received;
 use crate::runtime::clock::Clock;
 use crate::updates::budget::Share;
-use crate::updates::fold::Folding;
+use crate::updates::fold::{Folding, Measured};
 
 /// After reading stops: how many received bytes to drain, so that the sender need not send them again, and how many
 /// empty polls to allow.
@@ -170,11 +169,8 @@ impl Incoming {
         std::mem::take(&mut self.hasher).finish()
     }
 
-    /// The update's summary and its stored form, or why it is bad.
-    pub(super) async fn finish(
-        &mut self,
-        now_ms: i64,
-    ) -> Result<Result<(UpdateStatistics, Staged), String>, BlobError> {
+    /// What its check came to and its stored form, or why it is bad.
+    pub(super) async fn finish(&mut self, now_ms: i64) -> Result<Result<(Measured, Staged), String>, BlobError> {
         if let Some(reason) = self.bad.take() {
             return Ok(Err(reason));
         }
@@ -186,7 +182,7 @@ impl Incoming {
                 self.take_out().await;
                 Ok(Err(error.to_string()))
             }
-            Ok(summary) => Ok(Ok((summary, spool.finish(now_ms).await?))),
+            Ok(measured) => Ok(Ok((measured, spool.finish(now_ms).await?))),
         }
     }
 

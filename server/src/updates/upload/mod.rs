@@ -23,12 +23,14 @@ use tributary_protocol::figures::Figures;
 use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::id::{AssignmentId, ClientId};
+use tributary_protocol::relay::SumQuery;
 use tributary_protocol::state::{AssignmentState, Task};
 use tributary_protocol::traffic::Traffic;
 use tributary_protocol::update::UpdateLimits;
 
 use super::Updates;
 use super::claims::Claim;
+use super::fold::Measured;
 use crate::blob::Staged;
 use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundRow, masked_key, update_key};
 use crate::lifecycle::acceptance::{Accepted, Submission};
@@ -79,9 +81,36 @@ pub(crate) struct Upload {
     pub(crate) updates: Arc<Updates>,
     pub(crate) client: ClientId,
     pub(crate) id: AssignmentId,
-    /// The figures of a plain update; none with a masked one, which has them in its slots.
-    pub(crate) query: Option<UpdateQuery>,
+    pub(crate) told: Told,
     pub(crate) announced: Announced,
+}
+
+/// What a body is, with the figures that come beside it.
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    Update(UpdateQuery),
+    /// A masked update has its figures in its slots.
+    Masked,
+    /// The sum of a relay.
+    Sum(SumQuery),
+}
+
+impl Told {
+    fn form(&self) -> Form {
+        match self {
+            Self::Update(_) => Form::Update,
+            Self::Masked => Form::Masked,
+            Self::Sum(_) => Form::Sum,
+        }
+    }
+}
+
+/// How a client reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Update,
+    Masked,
+    Sum,
 }
 
 /// The result of a request that is not refused.
@@ -103,17 +132,20 @@ struct Target {
 }
 
 impl Target {
-    async fn find(
-        services: &Services,
-        client: ClientId,
-        id: AssignmentId,
-        is_masked: bool,
-    ) -> Result<Self, UploadRefusal> {
+    async fn find(services: &Services, client: ClientId, id: AssignmentId, form: Form) -> Result<Self, UploadRefusal> {
         let mut tx = services.db.read().await?;
         let (assignment, round) = assignments::find(&mut tx, client, id, Some(Task::Train)).await?;
         let spec = services.spec(&mut tx, round.job).await?;
-        let spec = spec.ok_or_else(|| Refusal::NotFound(round.job.to_string()))?;
-        let group = Group::find(&mut tx, (&spec, &round), id, is_masked, services.clock.now_ms()).await?;
+        let mut spec = spec.ok_or_else(|| Refusal::NotFound(round.job.to_string()))?;
+        if form == Form::Sum {
+            spec = spec.of_sums(round.policy().sum_size());
+        }
+        match (assignment.is_sum(), form == Form::Sum) {
+            (true, false) => return Err(Refusal::OtherForm("a relay sends the sum of its clients' updates").into()),
+            (false, true) => return Err(Refusal::OtherForm("this client is no relay: it sends an update").into()),
+            (true, true) | (false, false) => {}
+        }
+        let group = Group::find(&mut tx, (&spec, &round), id, form == Form::Masked, services.clock.now_ms()).await?;
         Ok(Self { assignment, round, spec, group })
     }
 
@@ -195,12 +227,16 @@ impl Upload {
     }
 
     async fn target(&self) -> Result<Target, UploadRefusal> {
-        Target::find(&self.services, self.client, self.id, self.query.is_none()).await
+        Target::find(&self.services, self.client, self.id, self.told.form()).await
     }
 
     /// Checks the figures that come with the update.
     fn check_figures(&self, Target { assignment, spec, .. }: &Target) -> Result<(), String> {
-        let (Some(query), job_max) = (&self.query, spec.plan.weight_max) else { return Ok(()) };
+        let (query, job_max) = match &self.told {
+            Told::Update(query) => (query, spec.plan.weight_max),
+            Told::Masked => return Ok(()),
+            Told::Sum(query) => return check_loss(query.loss, spec),
+        };
         if query.weight == 0 {
             return Err("the weight is 0: an update must come from at least one example".into());
         }
@@ -218,26 +254,46 @@ impl Upload {
             let steps = query.steps;
             return Err(format!("{steps} steps are more than its plan and its client's examples allow, {steps_max}"));
         }
-        match query.loss {
-            Some(loss) if !(-LOSS_MAX..=LOSS_MAX).contains(&loss) => {
-                Err("the training loss is not finite, or above 1e12".into())
-            }
-            None if spec.reads_losses() => Err("the update has no training loss, which the job's rule reads".into()),
-            _ => Ok(()),
+        check_loss(query.loss, spec)
+    }
+
+    /// Checks what the body of a sum says against the figures beside it.
+    fn check_sum(&self, Target { spec, .. }: &Target, sum: Option<Contribution>) -> Result<(), String> {
+        let (Told::Sum(query), Some(sum)) = (&self.told, sum) else { return Ok(()) };
+        let examples_max = u64::from(sum.updates) * u64::from(spec.plan.weight_max);
+        let (examples, updates) = (query.examples, sum.updates);
+        if examples == 0 || examples > examples_max {
+            return Err(format!("{examples} examples of {updates} updates, which have 1 to {examples_max}"));
+        }
+        let (contribution, weighing) = (self.contribution(Some(sum)), spec.weighing());
+        let weighs = weighing.map(|weighing| spec.discount().share(weighing, contribution, 0).divisor);
+        match weighs.is_none_or(|weight| weight == sum.weight) {
+            true => Ok(()),
+            false => Err(format!("a weight of {}, where {examples} examples were announced", sum.weight)),
         }
     }
 
-    /// What the update adds to the count and weight of its round.
-    fn contribution(&self) -> Contribution {
-        Contribution::of_one(Weight::examples(self.query.as_ref().map_or(0, |query| query.weight)))
+    /// What the update adds to the count and weight of its round; for a sum, what its body says.
+    fn contribution(&self, sum: Option<Contribution>) -> Contribution {
+        let examples = match &self.told {
+            Told::Update(query) => Weight::examples(query.weight),
+            Told::Masked => Weight::default(),
+            Told::Sum(query) => Weight::of_examples(query.examples).unwrap_or_default(),
+        };
+        Contribution { weight: examples, updates: sum.map_or(1, |sum| sum.updates) }
     }
 
-    /// `norm` is that of the update, if it was measured.
-    fn report(&self, norm: Option<f64>, sha256: Sha256Hash, received: Received, spec: &JobSpec) -> Report {
+    fn report(&self, measured: Measured, sha256: Sha256Hash, received: Received, spec: &JobSpec) -> Report {
+        let Measured { norm, sum } = measured;
         let traffic = Traffic { bytes_up: received.bytes, raw_bytes_up: spec.plain_bytes, ..Traffic::default() };
-        let contribution = self.contribution();
-        let figures = match &self.query {
-            Some(UpdateQuery { loss, steps, metrics, .. }) if spec.privacy.is_none() => {
+        let contribution = self.contribution(sum);
+        let (work_ms, told) = match &self.told {
+            Told::Update(UpdateQuery { loss, steps, metrics, train_ms, .. })
+            | Told::Sum(SumQuery { loss, steps, metrics, train_ms, .. }) => (*train_ms, Some((loss, steps, metrics))),
+            Told::Masked => (0, None),
+        };
+        let figures = match told {
+            Some((loss, steps, metrics)) if spec.privacy.is_none() => {
                 Figures { contribution, loss: *loss, norm, steps: *steps, metrics: metrics.clone() }
             }
             // A unit counts as one, and what its client reports is kept nowhere.
@@ -246,7 +302,7 @@ impl Upload {
         Report {
             figures,
             accuracy: None,
-            work_ms: self.query.as_ref().map_or(0, |query| query.train_ms),
+            work_ms,
             classes: None,
             description: None,
             sha256,
@@ -374,7 +430,7 @@ impl Upload {
             let is_same = group.body == Some(sha256);
             return if is_same { Ok(Uploaded::Accepted) } else { Err(Refusal::Conflict(self.id).into()) };
         }
-        let report = self.report(None, sha256, Received::default(), &target.spec);
+        let report = self.report(Measured::default(), sha256, Received::default(), &target.spec);
         self.accept_now(&mut self.submission(&target, report, None)).await?;
         Ok(Uploaded::Accepted)
     }
@@ -387,15 +443,15 @@ pub(crate) async fn offset(
     updates: &Updates,
     client: ClientId,
     id: AssignmentId,
-    is_masked: bool,
+    form: Form,
 ) -> Result<Option<(u64, Option<Sha256Hash>)>, UploadRefusal> {
-    let target = Target::find(services, client, id, is_masked).await?;
+    let target = Target::find(services, client, id, form).await?;
     if target.has_reported() {
         return Ok(None);
     }
     target.require_open(services).await?;
     let _claim = claim(services, updates, id, target.until_ms()).await?;
-    if Target::find(services, client, id, is_masked).await?.has_reported() {
+    if Target::find(services, client, id, form).await?.has_reported() {
         return Ok(None);
     }
     // A power failure may undo it, since it ends the requests as well; so asking costs no sync.
@@ -417,6 +473,16 @@ async fn claim(
         stop = Stops::new(services, until_ms).first() => return Err(UploadRefusal::Stopped(stop)),
     };
     claimed.ok_or(UploadRefusal::Stopped(Stop::Superseded))
+}
+
+fn check_loss(loss: Option<f64>, spec: &JobSpec) -> Result<(), String> {
+    match loss {
+        Some(loss) if !(-LOSS_MAX..=LOSS_MAX).contains(&loss) => {
+            Err("the training loss is not finite, or above 1e12".into())
+        }
+        None if spec.reads_losses() => Err("the update has no training loss, which the job's rule reads".into()),
+        _ => Ok(()),
+    }
 }
 
 fn too_large(spec: &JobSpec) -> UploadRefusal {

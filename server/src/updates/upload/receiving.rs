@@ -7,6 +7,8 @@ use super::{Body, Stop, Target, Upload, UploadRefusal, Uploaded};
 use crate::blob::Workbench;
 use crate::updates::budget::{Need, Share};
 use crate::updates::claims::Claim;
+use crate::updates::fold::Folding;
+use crate::updates::partial;
 use crate::updates::sums::{Flight, SharedSum};
 
 /// The reception of one body, from the moment when there is memory for it.
@@ -82,10 +84,26 @@ impl<'a> Receiving<'a> {
         }
     }
 
+    /// What checks the body, and adds it to the sum if there is a flight.
+    pub(super) fn folding(&self, flight: Option<Flight>) -> Folding {
+        let Target { assignment, spec, group, .. } = self.target;
+        match group {
+            Some(group) => Folding::Masked(group.reader()),
+            None if assignment.is_sum() => {
+                Folding::Sum(Box::new(partial::decoder(spec, assignment.base_version, assignment.places)))
+            }
+            None => Folding::new(spec, assignment.base_version, self.target.limits(), flight, &self.upload.services),
+        }
+    }
+
     /// A place for the update in the sum of its round, if there is a sum that takes it.
     pub(super) fn flight(&self) -> Option<Flight> {
+        // How many updates a sum has is known once its body is here: it is added from storage.
+        if self.target.assignment.is_sum() {
+            return None;
+        }
         let (upload, staleness) = (self.upload, self.target.staleness());
         // The weight was checked, and the sum has a place for each member of the cohort.
-        self.sum.as_ref()?.begin(upload.id, upload.contribution(), staleness).ok().flatten()
+        self.sum.as_ref()?.begin(upload.id, upload.contribution(None), staleness).ok().flatten()
     }
 }

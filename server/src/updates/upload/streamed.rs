@@ -14,7 +14,6 @@ use crate::blob::{BlobError, Owner, Spool, Staged, Workbench};
 use crate::db::{BLOB_CHUNK_BYTES, Times};
 use crate::lifecycle::assignments::Received;
 use crate::updates::budget::Need;
-use crate::updates::fold::Folding;
 use crate::updates::rebuild;
 
 impl Receiving<'_> {
@@ -50,15 +49,11 @@ impl Receiving<'_> {
 
     /// Begins to add the update to its round's sum, if its figures are right and there is a sum.
     async fn incoming(&self, spool: Spool) -> Incoming {
-        let (Target { assignment, spec, .. }, services) = (self.target, &self.upload.services);
+        let services = &self.upload.services;
         let bad = self.upload.check_figures(self.target).err();
         // An update of a buffered job may end in another round than it began in: it is added once it is acknowledged.
         let is_added = bad.is_none() && !self.target.is_buffered() && self.target.group.is_none();
-        let flight = if is_added { self.flight() } else { None };
-        let folding = match &self.target.group {
-            Some(group) => Folding::Masked(group.reader()),
-            None => Folding::new(spec, assignment.base_version, self.target.limits(), flight, services),
-        };
+        let folding = self.folding(if is_added { self.flight() } else { None });
         let mut incoming = Incoming::new(spool, folding, services.clock.clone());
         if let Some(reason) = bad {
             incoming.refuse(reason).await;
@@ -122,7 +117,7 @@ impl Upload {
             incoming.take_out().await;
             return self.refuse(target, received, UploadRefusal::WrongDigest(sha256)).await;
         }
-        let (summary, staged) = match incoming.finish(services.clock.now_ms()).await {
+        let (measured, staged) = match incoming.finish(services.clock.now_ms()).await {
             Ok(Ok(finished)) => finished,
             Ok(Err(reason)) => return self.reject(target, reason, whole).await,
             Err(error) => {
@@ -134,7 +129,10 @@ impl Upload {
             let mut staged = staged;
             return self.keep_masked(target, group, &mut staged, sha256, whole).await;
         }
-        let report = self.report(Some(summary.norm), sha256, whole, &target.spec);
+        if let Err(reason) = self.check_sum(target, measured.sum) {
+            return self.reject(target, reason, whole).await;
+        }
+        let report = self.report(measured, sha256, whole, &target.spec);
         let mut submission = self.submission(target, report, Some(staged));
         let accepted = self.accept(&mut submission).await.map_err(UploadRefusal::from);
         let staged = submission.body;
@@ -161,16 +159,16 @@ impl Upload {
         }
     }
 
-    /// Adds an acknowledged update of a buffered job to the sum of its round, from storage.
-    async fn add_stored(&self, target: &Target) {
-        if !target.is_buffered() {
+    /// Adds an acknowledged update of a buffered job, or a sum, to the sum of its round, from storage.
+    pub(super) async fn add_stored(&self, target: &Target) {
+        if !target.is_buffered() && !target.assignment.is_sum() {
             return;
         }
         // What fails here is added by the commit of the round.
         if let Ok(Target { round, spec, .. }) = self.target().await
             && let Some(sum) = self.updates.sums.get(round.key())
         {
-            rebuild::start(&self.services, &spec.with_cohort(round.goal), &round, sum);
+            rebuild::start(&self.services, &spec.with_cohort(round.policy().sum_size()), &round, sum);
         }
     }
 

@@ -1,0 +1,61 @@
+//! Jobs whose rounds take sums of updates from relays.
+
+use tributary_protocol::job_file::{Combine, JobFile, Mode, NormMax, Selection, ServerOptimizer};
+use tributary_protocol::plan::Algorithm;
+use tributary_protocol::state::Task;
+
+/// Why relays can take no part in a job's rounds of this task; `Ok` if they can.
+///
+/// A relay knows the sum of its clients' updates, and nothing else of them. It knows the round, and no other round.
+pub(super) fn suits(job: &JobFile, task: Task) -> Result<(), &'static str> {
+    let is_mean = matches!(job.aggregation.combine, Combine::WeightedMean | Combine::UniformMean);
+    let carries_state = match &job.training.algorithm {
+        Algorithm::Plain => false,
+        algorithm @ Algorithm::FedProx { .. } => algorithm.adaptive_mu().is_some(),
+        Algorithm::FedNova { .. } | Algorithm::Scaffold { .. } | Algorithm::FedDyn { .. } | Algorithm::Easgd { .. } => {
+            true
+        }
+    };
+    let reasons = [
+        (task != Task::Train, "relays bring updates alone"),
+        (job.analysis.is_some(), "an analysis asks clients themselves"),
+        (job.privacy.is_some(), "the updates of a private job are clipped one by one"),
+        (job.secure_aggregation.is_some(), "the members of a group call this coordinator"),
+        (job.round.mode != Mode::Synchronous, "only synchronous rounds have a deadline for sums"),
+        (job.round.selection != Selection::Uniform, "the job chooses clients by what is known of them"),
+        (job.round.adapt.is_some(), "the job adapts to the times of single clients"),
+        (carries_state, "the algorithm needs more than one sum"),
+        (matches!(job.update.norm_max, Some(NormMax::Adaptive(_))), "the norm bound follows single updates"),
+        (matches!(job.aggregation.optimizer, ServerOptimizer::Lbfgs { .. }), "the optimiser compares losses"),
+        (!is_mean, "the rule reads single updates"),
+    ];
+    match reasons.into_iter().find(|(is_so, _)| *is_so) {
+        Some((_, reason)) => Err(reason),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::round::played::job_file;
+
+    #[test]
+    fn what_a_sum_cannot_tell_is_named() {
+        let suits = |settings: &str| super::suits(&job_file(settings), Task::Train);
+        assert_eq!(suits(""), Ok(()));
+        assert_eq!(suits("aggregation.combine = 'uniform_mean'\nupdate.codec = 'top_k'"), Ok(()));
+        assert_eq!(suits("training.algorithm = { kind = 'fed_prox', mu = 0.1 }"), Ok(()));
+        assert_eq!(suits("aggregation.optimizer = { kind = 'adam', learning_rate = 0.1 }"), Ok(()));
+        for (settings, word) in [
+            ("aggregation.combine = 'median'", "reads single"),
+            ("training.algorithm = { kind = 'fed_nova' }", "more than one sum"),
+            ("round.selection = { kind = 'weighted' }", "known of them"),
+            ("round.mode = { kind = 'buffered', buffer = 3, concurrency = 7 }", "synchronous"),
+            ("update.norm_max = { kind = 'adaptive' }", "norm bound"),
+        ] {
+            assert!(suits(settings).is_err_and(|reason| reason.contains(word)), "{settings}");
+        }
+        assert_eq!(super::suits(&job_file(""), Task::Evaluate), Err("relays bring updates alone"));
+    }
+}

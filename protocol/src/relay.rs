@@ -1,0 +1,65 @@
+//! What a relay and its parent say to each other beside what every client says.
+//!
+//! To its own clients a relay is a coordinator; to its parent it is one client that reports the exact sum of their
+//! updates ([`crate::sum`]).
+//!
+//! | call | request | response |
+//! |---|---|---|
+//! | `POST /device/v1/checkins` | `relay`: a [`RelayOffer`] | an assignment with `relay`: [`RelayTerms`] |
+//! | `PUT /device/v1/assignments/{id}/sum?..` | [`SumQuery`] and the body of a sum | `ReportAccepted` |
+//! | `HEAD`, `PATCH /device/v1/assignments/{id}/sum` | as for updates | as for updates |
+
+use serde::{Deserialize, Serialize};
+
+use crate::job_file::JobFile;
+use crate::scalars::Scalars;
+
+/// Most clients that a relay may stand for in one round.
+pub const PLACES_MAX: u32 = 10_000;
+
+/// The attribute that an enrolment token grants to relays, with the value `true`. Without it a client sends no sums.
+pub const RELAY_ATTRIBUTE: &str = "relay";
+
+/// What a relay offers when it checks in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RelayOffer {
+    /// Clients that wait at the relay, 0 to 10,000: it can stand for as many. With 0 it gets no work.
+    pub places: u32,
+}
+
+/// What a relay needs to play its part of a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RelayTerms {
+    /// Most updates of the sum.
+    pub places: u32,
+    /// Clients of the whole round. With the caps of the job they fix the binary point, which all its sums share.
+    pub cohort: u32,
+    /// Largest L2 norm of an update. Absent without a bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub norm_max: Option<f64>,
+    /// The job.
+    pub job: JobFile,
+}
+
+/// What is known of a sum beside its values, in the query of its upload. Number and weight of its updates are in the
+/// body.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct SumQuery {
+    /// Examples behind the updates of the sum.
+    pub examples: u64,
+    /// Mean loss of the local trainings, weighted by examples, at most 1e12 in magnitude.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+    /// Optimiser steps of all clients.
+    pub steps: u64,
+    /// Time that the clients trained, in milliseconds, summed over them.
+    pub train_ms: u64,
+    /// Means of the named scalars, weighted by examples, as `name:value,name:value`; at most 32.
+    #[serde(default, with = "crate::scalars::text", skip_serializing_if = "Scalars::is_empty")]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    pub metrics: Scalars,
+}
