@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tributary_protocol::problem::{Problem, ProblemType};
+use tributary_protocol::relay::RELAY_ATTRIBUTE;
 
 use crate::attest::AttestError;
 use crate::keys::KeyError;
@@ -74,6 +75,9 @@ pub enum ClientError {
     /// The update was kept back: the group that was to add it up is not one to which the client gives it.
     #[error("the update is kept back: {0}")]
     Privacy(String),
+    /// The client is a relay, and its enrolment token does not let it be one.
+    #[error("the enrolment token must grant relays: it needs the attribute `{RELAY_ATTRIBUTE}` with the value `true`")]
+    NoRelay,
     /// The trainer failed. The failure was reported to the coordinator.
     #[error("training failed: {0}")]
     Training(#[from] TrainError),
@@ -111,6 +115,11 @@ impl ClientError {
             ProblemType::GroupClosed,
         ];
         ends.iter().any(|kind| self.is(*kind))
+    }
+
+    /// Whether the coordinator refused, and will refuse the same request again.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::Refused(_)) && !self.is_temporary()
     }
 
     /// Whether the same request may succeed later.

@@ -45,6 +45,7 @@
 //! | `locked` | locks that stay usable after a panic |
 //! | `floor` | what an app demands of every job |
 //! | [`secure`] | a member of a group whose updates are summed under masks |
+//! | [`relay`] | the calls of a relay to its parent coordinator |
 //! | `session` | what a session does next (a value without I/O), and the loop that does it |
 //! | `tasks` | what a client does for an assignment: train, evaluate, describe |
 //! | `predict` | a network that only predicts, and its export as an ONNX file |
@@ -90,6 +91,7 @@ mod platform;
 #[cfg(feature = "layers")]
 pub mod predict;
 pub mod progress;
+pub mod relay;
 pub mod secure;
 mod session;
 pub mod store;
@@ -121,6 +123,7 @@ pub use locked::Locked;
 pub use outcome::Outcome;
 pub use pausing::PausingTrainer;
 pub use progress::Progress;
+pub use relay::{Delivered, NextOrder, Uplink};
 #[cfg(feature = "native")]
 pub use store::FileStore;
 pub use store::{MemoryStore, Store};
@@ -140,13 +143,14 @@ pub use transport::Transport;
 pub use transport::{HttpTransport, Trust, TrustError, is_exposed};
 /// Types of the protocol in signatures of this crate.
 pub use tributary_protocol::classes::ClassCounts;
-pub use tributary_protocol::device::{DeviceState, OpenJob, WaitsFor};
-pub use tributary_protocol::id::ClientId;
+pub use tributary_protocol::device::{Assignment, AssignmentStatus, DeviceState, OpenJob, WaitsFor};
+pub use tributary_protocol::id::{AssignmentId, ClientId, Name};
 pub use tributary_protocol::inputs::{Description, Inputs};
 pub use tributary_protocol::layers::ModelSpec;
 pub use tributary_protocol::model::Model;
 pub use tributary_protocol::plan::{Algorithm, Loss, Training};
 pub use tributary_protocol::problem::{Problem, ProblemType};
+pub use tributary_protocol::relay::{RelayTerms, SumQuery};
 pub use tributary_protocol::scalars::{ScalarName, Scalars, ScalarsError};
 pub use tributary_protocol::seed::Seed;
 

@@ -58,7 +58,7 @@ pub(crate) async fn fetch_base(
     if bytes > most {
         return Err(ClientError::BadAnswer(format!("a control variate of {bytes} bytes, where {most} are the most")));
     }
-    let path = format!("/device/v1/jobs/{}/models/{}/control", assignment.job, assignment.model_version);
+    let path = format!("{}/control", model_path(assignment, assignment.model_version));
     let file = WantedFile { path, sha256, bytes_max: bytes, again_if_damaged: true };
     let body = coordinator.download(secret, &file, state.partial(sha256)).await?;
     let control = model_in_form(&body, parts.shared(), ModelForm::F32)
@@ -90,6 +90,30 @@ async fn fetch_model(
     };
     model_in_form(&body, parts.model(), form)
         .map_err(|error| ClientError::BadAnswer(format!("the model does not fit its plan: {error}")))
+}
+
+/// The file of the model that an assignment starts from, as plain f32 whatever the plan's form is. It is not cached.
+pub(crate) async fn plain_model(
+    state: &State,
+    coordinator: &Coordinator,
+    secret: &Secret,
+    assignment: &Assignment,
+) -> Result<Vec<u8>, ClientError> {
+    let parameters = assignment.plan.model.parameters();
+    let parameters = parameters.map_err(|error| ClientError::BadAnswer(format!("the plan's model: {error}")))?;
+    let sha256 = assignment.model_sha256;
+    let file = WantedFile {
+        path: model_path(assignment, assignment.model_version),
+        sha256,
+        bytes_max: bytes_max(&parameters, ModelForm::F32.codec()),
+        again_if_damaged: true,
+    };
+    coordinator.download(secret, &file, state.partial(sha256)).await
+}
+
+/// The path of a version of the assignment's model.
+fn model_path(assignment: &Assignment, version: u32) -> String {
+    format!("/device/v1/jobs/{}/models/{version}", assignment.job)
 }
 
 /// In which form the model is sent, and the hash of that file.
@@ -198,7 +222,7 @@ impl Wanted<'_> {
     }
 
     fn path(&self, version: u32) -> String {
-        format!("/device/v1/jobs/{}/models/{version}", self.assignment.job)
+        model_path(self.assignment, version)
     }
 
     /// Says what the file is that is cached next, so that the app can predict with it.

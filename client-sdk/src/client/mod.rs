@@ -14,7 +14,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::future::select;
-use tributary_protocol::device::{Attributes, AttributesError, OpenJob, WAIT_MS_MAX};
+use futures_util::lock::Mutex;
+use tributary_protocol::device::{Attributes, AttributesError, OpenJob};
 use tributary_protocol::id::{ClientId, IdError, PinnedSecret, SecretKind};
 
 use crate::attest::Attest;
@@ -29,7 +30,8 @@ use crate::platform;
 #[cfg(feature = "layers")]
 use crate::predict::UsableModel;
 use crate::progress::{Listener, Progress};
-use crate::session::{Context, PeerCertificates, run_once};
+use crate::relay::Uplink;
+use crate::session::{Context, PeerCertificates, run_once, wait_ms};
 use crate::store::Store;
 use crate::store::state::State;
 use crate::table::Table;
@@ -235,12 +237,13 @@ impl Builder {
                 floor: PrivacyFloor { signed: self.floor.signed || self.peers.cas.is_some(), ..self.floor },
                 peers: self.peers,
                 table: self.table,
-                wait_ms: u32::try_from(self.wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX),
+                wait_ms: wait_ms(self.wait),
                 checkpoint_every_ms: u64::try_from(self.checkpoint_every.as_millis())
                     .ok()
                     .filter(|every_ms| *every_ms > 0),
                 keys: self.keys.unwrap_or_else(|| platform::default_keys(&store)),
                 attester: self.attester,
+                enrolling: Mutex::default(),
                 is_presented: AtomicBool::new(false),
                 state: State::new(store),
                 coordinator: Arc::new(coordinator.reporting_to(self.listener)),
@@ -317,6 +320,13 @@ impl Client {
     /// [`ClientError`] if the store fails, or the coordinator does not answer or refuses the token.
     pub async fn enrol(&self) -> Result<ClientId, ClientError> {
         Ok(self.context.identity().await?.client)
+    }
+
+    /// Makes of this client the connection of a relay to its parent coordinator. The enrolment token must grant the
+    /// attribute `relay` with the value `true`. A relay neither trains nor answers: the builder's settings for these
+    /// have no effect.
+    pub fn into_uplink(self) -> Uplink {
+        Uplink::new(self.context)
     }
 
     /// What the running jobs of the population require of examples. It needs no enrolment, so an app can check its

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::lock::Mutex;
 use tributary_protocol::credential::{CertificateRequest, Renewal};
 use tributary_protocol::device::{Attributes, EnrolRequest};
 use tributary_protocol::id::{Name, Secret};
@@ -52,6 +53,8 @@ pub(crate) struct Context {
     /// With which the app replaces the coordinator's certificates in groups.
     pub(crate) peers: PeerCertificates,
     pub(crate) attester: Option<Arc<dyn Attest>>,
+    /// Held by a call that enrols: of calls at the same time, one does.
+    pub(crate) enrolling: Mutex<()>,
     /// Whether the transport presents the certificate of the stored identity.
     pub(crate) is_presented: AtomicBool,
 }
@@ -59,7 +62,21 @@ pub(crate) struct Context {
 impl Context {
     /// Who the client is; enrols it if the store has no identity.
     pub(crate) async fn identity(&self) -> Result<Identity, ClientError> {
+        if let Some(identity) = self.state.identity(&self.server)? {
+            return self.presented(identity);
+        }
+        let _turn = self.enrolling.lock().await;
         match self.state.identity(&self.server)? {
+            Some(identity) => self.presented(identity),
+            None => self.enrol().await,
+        }
+    }
+
+    /// Who the client is after the coordinator did not know this identity: the one with which another call has replaced
+    /// it meanwhile, or a new one.
+    pub(crate) async fn identity_after(&self, unknown: &Identity) -> Result<Identity, ClientError> {
+        let _turn = self.enrolling.lock().await;
+        match self.state.identity(&self.server)?.filter(|stored| stored.secret != unknown.secret) {
             Some(identity) => self.presented(identity),
             None => self.enrol().await,
         }
@@ -67,7 +84,7 @@ impl Context {
 
     /// Becomes a client: a new one, or the same one again if an earlier certificate is presented. The stored identity
     /// is replaced only once that has worked.
-    pub(crate) async fn enrol(&self) -> Result<Identity, ClientError> {
+    async fn enrol(&self) -> Result<Identity, ClientError> {
         let has_key = self.coordinator.takes_certificates();
         let key = if has_key { Some(fingerprint(self.keys.as_ref())?) } else { None };
         let attestation = match &self.attester {

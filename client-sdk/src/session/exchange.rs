@@ -23,7 +23,7 @@ use crate::secure::{Member, MemberError, Next, Signers, Terms, system_entropy};
 use crate::store::state::{Finished, Identity};
 use crate::tasks::sent;
 use crate::trainer::TrainError;
-use crate::transport::upload::Update;
+use crate::transport::upload::{Figures, Upload};
 
 /// Fewest neighbours of a member, unless all others are neighbours.
 const DEGREE_MIN: u16 = 10;
@@ -126,10 +126,8 @@ impl Exchange<'_> {
             }
         };
         let sha256 = Sha256Hash::of(&body);
-        self.context
-            .coordinator
-            .send_update(self.secret, &Update { id, query: None, body: &body, sha256, begun })
-            .await?;
+        let upload = Upload { id, figures: Figures::Masked, body: &body, sha256, begun };
+        self.context.coordinator.upload(self.secret, &upload).await?;
         Ok(())
     }
 

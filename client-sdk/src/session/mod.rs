@@ -4,6 +4,7 @@
 //! coordinator and hands the result back. What a session has achieved is stored before the next request, so a session
 //! that ends anywhere (the process is killed, the future is dropped) is continued by the next one.
 
+mod check_in;
 mod context;
 mod exchange;
 mod step;
@@ -11,10 +12,8 @@ mod watch;
 
 use std::time::Duration;
 
-use tributary_protocol::device::{Assignment, CheckInRequest, CheckInResponse, DeviceState};
-use tributary_protocol::problem::ProblemType;
+use tributary_protocol::device::{Assignment, CheckInRequest, DeviceState};
 use tributary_protocol::state::Task;
-use tributary_protocol::update::CodecName;
 
 use self::exchange::exchange;
 use self::step::{Fate, Step};
@@ -30,10 +29,11 @@ use crate::store::client_state::ClientState;
 use crate::store::state::{Finished, Identity, Pending, Work};
 use crate::tasks::{Completed, Given, answer, describe, evaluate, train};
 use crate::trainer::{TrainError, Trainer};
-use crate::transport::upload::Update;
+use crate::transport::upload::{Figures, Upload};
 
+pub(crate) use self::check_in::{as_known, check_in, plain_request, wait_ms};
 pub(crate) use self::context::{Context, PeerCertificates};
-pub(crate) use self::step::interrupted;
+pub(crate) use self::step::{cut, interrupted, leaves_assignment_open};
 
 /// Bytes from which on a client asks whether the round is still open before it sends an update for the first time. The
 /// answer to a smaller update says so as well, and that is one request instead of two.
@@ -56,15 +56,9 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
     loop {
         step = match step {
             Step::Resume => Step::after_resume(state.finished()?),
-            Step::CheckIn { enrolled_again } => {
-                let request = check_in_request(context, &identity, trainer, host);
-                let answer = check_in(context, &mut identity, &request).await;
-                let may_enrol = !enrolled_again && may_enrol_again(&identity, &answer);
-                Step::after_check_in(answer, may_enrol)
-            }
-            Step::EnrolAgain => {
-                identity = context.enrol().await?;
-                Step::CheckIn { enrolled_again: true }
+            Step::CheckIn => {
+                let request = check_in_request(context, trainer, host);
+                Step::after_check_in(check_in(context, &mut identity, &request).await)
             }
             Step::Fetch(assignment) => match context.floor.refuses(&assignment.plan) {
                 Some(why) => Step::kept_back(assignment.id, why),
@@ -114,40 +108,14 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
     }
 }
 
-/// Checks in, and renews what the coordinator asks to renew.
-async fn check_in(
-    context: &Context,
-    identity: &mut Identity,
-    request: &CheckInRequest,
-) -> Result<CheckInResponse, ClientError> {
-    let answer = context.coordinator.check_in(&identity.secret, request).await?;
-    context.renew(identity, &answer.renew).await;
-    Ok(answer.response)
-}
-
-/// A client whose certificate does not reach the coordinator, because of a proxy for example, would enrol for ever.
-fn may_enrol_again(identity: &Identity, answer: &Result<CheckInResponse, ClientError>) -> bool {
-    let lacks_one = matches!(answer, Err(error) if error.is(ProblemType::CertificateRequired));
-    !lacks_one || identity.certificate.is_none()
-}
-
-fn check_in_request<T: Trainer + ?Sized>(
-    context: &Context,
-    identity: &Identity,
-    trainer: &T,
-    host: &dyn Host,
-) -> CheckInRequest {
+fn check_in_request<T: Trainer + ?Sized>(context: &Context, trainer: &T, host: &dyn Host) -> CheckInRequest {
+    let state = DeviceState { examples: trainer.examples(), ..host.device_state() };
     CheckInRequest {
-        attributes: context.attributes.clone(),
-        state: DeviceState { examples: trainer.examples(), ..host.device_state() },
-        sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
-        sdk: Some(context.sdk.clone()),
-        codecs: CodecName::ALL.to_vec(),
         schema: trainer.schema(),
         answers: context.table.is_some(),
         masks: true,
-        signs: context.can_sign(identity),
         wait_ms: context.wait_ms,
+        ..plain_request(context, state)
     }
 }
 
@@ -239,7 +207,8 @@ async fn deliver(
                 return Ok(0);
             }
             let (body, begun) = (&finished.body, finished.begun);
-            coordinator.send_update(secret, &Update { id, query: Some(query), body, sha256: *sha256, begun }).await?
+            let upload = Upload { id, figures: Figures::Update(query), body, sha256: *sha256, begun };
+            coordinator.upload(secret, &upload).await?
         }
         Work::Evaluation(report) => coordinator.put_evaluation(secret, id, report).await?,
         Work::Description(description) => coordinator.put_description(secret, id, description).await?,

@@ -32,9 +32,7 @@ pub(crate) enum Step {
     /// Look for work that an earlier session finished ([`Step::after_resume`]).
     Resume,
     /// Check in ([`Step::after_check_in`]).
-    CheckIn { enrolled_again: bool },
-    /// Enrol, because the coordinator does not know this client any more, then check in.
-    EnrolAgain,
+    CheckIn,
     /// Get what the assignment starts from ([`Step::after_fetch`]).
     Fetch(Box<Assignment>),
     /// Train or evaluate, until the deadline by the device's clock ([`Step::after_compute`]).
@@ -70,19 +68,17 @@ impl Step {
     pub(crate) fn after_resume(finished: Option<Finished>) -> Self {
         match finished {
             Some(finished) => Self::Deliver(Box::new(finished)),
-            None => Self::CheckIn { enrolled_again: false },
+            None => Self::CheckIn,
         }
     }
 
-    /// `may_enrol`: whether the session may enrol the client again, which it does at most once.
-    pub(crate) fn after_check_in(answer: Result<CheckInResponse, ClientError>, may_enrol: bool) -> Self {
+    pub(crate) fn after_check_in(answer: Result<CheckInResponse, ClientError>) -> Self {
         match answer {
             Ok(CheckInResponse::Assigned(assignment)) => Self::Fetch(assignment),
             Ok(CheckInResponse::Retry { retry_after_ms, waits_for }) => {
                 let retry_after = Duration::from_millis(retry_after_ms);
                 Self::End(Ok(Outcome::NothingToDo { waits_for, retry_after }))
             }
-            Err(error) if may_enrol && is_unknown(&error) => Self::EnrolAgain,
             Err(error) => Self::End(Err(error)),
         }
     }
@@ -219,7 +215,7 @@ impl Fate {
                 | ClientError::Untrusted(_)
                 | ClientError::Training(TrainError::Interrupted),
             ) => Self::Kept,
-            Err(error @ ClientError::Refused(_)) if !error.is_temporary() => Self::Refused,
+            Err(error) if error.is_final() => Self::Refused,
             Err(ClientError::Privacy(_)) => Self::Refused,
             // Not from the coordinator (a proxy, a captive portal), or it is busy. Work must not stay for ever all the
             // same.
@@ -229,30 +225,14 @@ impl Fate {
     }
 }
 
-/// Whether the coordinator does not know the client by what it authenticates with: its database is another one than at
-/// the enrolment, the certificate has expired, or the coordinator now demands one.
-fn is_unknown(error: &ClientError) -> bool {
-    let kinds = [
-        ProblemType::Unauthorized,
-        ProblemType::CertificateRequired,
-        ProblemType::CertificateInvalid,
-        ProblemType::CertificateExpired,
-    ];
-    kinds.iter().any(|kind| error.is(*kind))
-}
-
 /// Whether the coordinator refused a report for good and still waits for another one.
-fn leaves_assignment_open(error: &ClientError) -> bool {
+pub(crate) fn leaves_assignment_open(error: &ClientError) -> bool {
     let ends = [ProblemType::UpdateRejected, ProblemType::UpdateConflict];
-    match error {
-        error if error.ends_assignment() => false,
-        ClientError::Refused(problem) => !error.is_temporary() && !ends.contains(&problem.kind),
-        _ => false,
-    }
+    error.is_final() && !error.ends_assignment() && !ends.iter().any(|kind| error.is(*kind))
 }
 
 /// A detail that is not longer than the coordinator accepts.
-fn cut(mut detail: String) -> String {
+pub(crate) fn cut(mut detail: String) -> String {
     while detail.len() > DETAIL_BYTES_MAX {
         detail.pop();
     }
@@ -325,23 +305,6 @@ mod tests {
         assert_eq!(reason(&after(INTERRUPTED_RETRY, None)), Some(FailureReason::Interrupted));
         assert!(matches!(after(Duration::ZERO, None), Step::AskStatus { round: 3, .. }));
         assert!(matches!(outcome(after(HOUR, Some(WINDOW))), Outcome::TooLate { retry_after: WINDOW, .. }));
-    }
-
-    #[test]
-    fn a_client_that_is_not_known_enrols_again_once() {
-        for kind in [
-            ProblemType::Unauthorized,
-            ProblemType::CertificateRequired,
-            ProblemType::CertificateInvalid,
-            ProblemType::CertificateExpired,
-        ] {
-            assert!(matches!(Step::after_check_in(Err(refused(kind)), true), Step::EnrolAgain));
-            assert!(matches!(Step::after_check_in(Err(refused(kind)), false), Step::End(Err(_))));
-        }
-        for error in [unreachable(), bad_answer(), refused(ProblemType::Forbidden), refused(ProblemType::ClientRevoked)]
-        {
-            assert!(matches!(Step::after_check_in(Err(error), true), Step::End(Err(_))));
-        }
     }
 
     #[test]

@@ -1,0 +1,169 @@
+//! The calls of a relay to its parent.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tributary_protocol::device::{
+    Assignment, AssignmentStatus, CheckInRequest, CheckInResponse, DeviceState, FailureReport,
+};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::{AssignmentId, Name, Secret};
+use tributary_protocol::problem::ProblemType;
+use tributary_protocol::relay::{PLACES_MAX, RelayOffer, SumQuery};
+use tributary_protocol::state::FailureReason;
+
+use super::answer::{Delivered, NextOrder};
+use crate::error::ClientError;
+use crate::models::plain_model;
+use crate::session::{Context, as_known, check_in, cut, leaves_assignment_open, plain_request, wait_ms};
+use crate::transport::upload::{Figures, Upload};
+
+/// The connection of a relay to its parent. [`Client::into_uplink`](crate::Client::into_uplink) makes it.
+///
+/// Calls may run at the same time, except two of [`Self::model`]. Each enrols the relay if it has no identity, or if
+/// the parent does not know it any more, and repeats what failed for a moment. Futures may be dropped at any time.
+#[derive(Debug)]
+pub struct Uplink {
+    context: Context,
+}
+
+impl Uplink {
+    pub(crate) fn new(context: Context) -> Self {
+        Self { context }
+    }
+
+    /// Checks in, and offers to stand for so many clients, 10,000 at most. The parent may hold the request for `wait`,
+    /// 60 s at most, until it has work. While an order is open, every check-in is answered with it.
+    ///
+    /// # Errors
+    /// [`ClientError::NoRelay`] if the parent takes the relay for an ordinary client, since its token grants no relay:
+    /// the work is then given back. Other [`ClientError`]s if the store fails, or the parent does not answer or
+    /// refuses.
+    pub async fn next(&self, places: u32, wait: Duration) -> Result<NextOrder, ClientError> {
+        let request = CheckInRequest {
+            relay: Some(RelayOffer { places: places.min(PLACES_MAX) }),
+            wait_ms: wait_ms(wait),
+            // A relay has no examples of its own, and the parent ignores their number. No client may have none.
+            ..plain_request(&self.context, DeviceState { examples: 1, ..DeviceState::default() })
+        };
+        let mut identity = self.context.identity().await?;
+        match check_in(&self.context, &mut identity, &request).await? {
+            CheckInResponse::Retry { retry_after_ms, waits_for } => {
+                tracing::debug!(?waits_for, retry_after_ms, "the parent has no work");
+                Ok(NextOrder::Wait(Duration::from_millis(retry_after_ms)))
+            }
+            CheckInResponse::Assigned(assignment) if assignment.relay.is_some() => Ok(NextOrder::Order(assignment)),
+            CheckInResponse::Assigned(assignment) => {
+                let error = ClientError::NoRelay;
+                let detail = format!("this client is a relay and trains nothing; {error}");
+                self.report(assignment.id, FailureReason::DoesNotFit, detail).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The population whose jobs the relay works for, as the parent said at its enrolment.
+    ///
+    /// # Errors
+    /// [`ClientError`] if the store fails, or the relay is not enrolled and the parent does not answer or refuses the
+    /// token.
+    pub async fn population(&self) -> Result<Name, ClientError> {
+        Ok(self.context.identity().await?.population)
+    }
+
+    /// The model that an order starts from: the plain f32 safetensors file, whose hash is
+    /// [`Assignment::model_sha256`]. A download that broke off, in an earlier process too, continues where it ended.
+    ///
+    /// # Errors
+    /// [`ClientError::Unreachable`] if the parent does not answer, or what it sends has another hash each time. Other
+    /// [`ClientError`]s if the plan's model is invalid, the store fails or the parent refuses.
+    pub async fn model(&self, assignment: &Assignment) -> Result<Bytes, ClientError> {
+        let Context { state, coordinator, .. } = &self.context;
+        let file = self.known(|secret| async move { plain_model(state, coordinator, &secret, assignment).await });
+        Ok(file.await?.into())
+    }
+
+    /// Asks once whether the parent still waits for the report of an order. `None`: its round is over, or the parent
+    /// knows no such order of this relay: its operator has deleted the job, or the parent has another database.
+    ///
+    /// # Errors
+    /// [`ClientError`] if the parent does not answer, or refuses for another reason.
+    pub async fn is_open(&self, id: AssignmentId) -> Result<Option<AssignmentStatus>, ClientError> {
+        let ask = |secret| async move { self.context.coordinator.ask(&secret, id).await };
+        match self.known(ask).await {
+            Ok(status) => Ok(Some(status)),
+            Err(error) if error.ends_assignment() || is_unknown(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends the sum of an order. One that broke off, in an earlier process too, continues where it ended if the bytes
+    /// are the same. If the parent refuses the sum and still waits for another report, it is told that none follows.
+    ///
+    /// # Errors
+    /// [`ClientError`] if the parent does not answer, or cannot take the sum now: deliver it again later.
+    pub async fn deliver(&self, id: AssignmentId, body: &Bytes, query: &SumQuery) -> Result<Delivered, ClientError> {
+        // Whether an earlier process has sent some of it is unknown.
+        let upload = Upload { id, figures: Figures::Sum(query), body, sha256: Sha256Hash::of(body), begun: true };
+        let sent = self.known(|secret| self.send(secret, &upload)).await;
+        let Err(error) = sent else { return Ok(Delivered::Counted) };
+        if leaves_assignment_open(&error) {
+            self.report(id, FailureReason::DoesNotFit, error.to_string()).await;
+        }
+        match error {
+            error if !error.is_final() => Err(error),
+            ClientError::Refused(problem) => Ok(Delivered::Refused(problem.to_string())),
+            error => Ok(Delivered::Refused(error.to_string())),
+        }
+    }
+
+    /// Says that no sum follows, so that the round does not wait for it. Of the detail, the parent's operator sees 1024
+    /// bytes.
+    ///
+    /// # Errors
+    /// [`ClientError`] if the parent does not answer. A round that is over is no error, and neither is a parent that
+    /// refuses: it will never wait for the sum.
+    pub async fn give_up(&self, id: AssignmentId, detail: &str) -> Result<(), ClientError> {
+        self.post_failure(id, FailureReason::Other, detail.to_owned()).await
+    }
+
+    /// Sends what the parent does not have yet of a sum.
+    async fn send(&self, secret: Secret, upload: &Upload<'_>) -> Result<(), ClientError> {
+        let coordinator = &self.context.coordinator;
+        // Asked first, so that no bytes are sent to a round that has closed.
+        if !coordinator.status(&secret, upload.id, true).await?.reported {
+            coordinator.upload(&secret, upload).await?;
+        }
+        Ok(())
+    }
+
+    async fn post_failure(&self, id: AssignmentId, reason: FailureReason, detail: String) -> Result<(), ClientError> {
+        let report = &FailureReport { reason, detail: cut(detail) };
+        let post = |secret| async move { self.context.coordinator.post_failure(&secret, id, report).await };
+        match self.known(post).await {
+            Err(error) if !error.is_final() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reports a failure. If the report is lost, the parent waits until its round's deadline, which is no error.
+    async fn report(&self, id: AssignmentId, reason: FailureReason, detail: String) {
+        if let Err(error) = self.post_failure(id, reason, detail).await {
+            tracing::warn!(%error, "the parent does not learn that an order failed");
+        }
+    }
+
+    /// Makes a call with the relay's secret.
+    async fn known<T, F>(&self, call: impl Fn(Secret) -> F) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
+        let mut identity = self.context.identity().await?;
+        as_known(&self.context, &mut identity, |identity| call(identity.secret)).await
+    }
+}
+
+/// Whether the parent has no such order, or has it of another client: the relay has enrolled again.
+fn is_unknown(error: &ClientError) -> bool {
+    error.is(ProblemType::NotFound) || error.is(ProblemType::Forbidden)
+}
