@@ -27,6 +27,8 @@ use crate::metrics::{Metrics, MetricsAccess};
 use crate::net::{ConnectionLimits, Tls, TlsError, TlsSource, listen};
 use crate::notify::{self, NotifySettings};
 use crate::people::{Entrance, OidcSettings, People};
+use crate::relay::Upstream;
+use crate::relay::run::Relaying;
 use crate::runtime::clock::Clock;
 use crate::runtime::entropy;
 use crate::services::Services;
@@ -83,6 +85,17 @@ pub struct Config {
     pub notify: Option<NotifySettings>,
     /// What computes networks for `[evaluation] where = "coordinator"`. Without it such jobs are refused.
     pub evaluator: Option<Arc<dyn Evaluator>>,
+    /// The parent, where this coordinator is a relay.
+    pub relay: Option<RelaySettings>,
+}
+
+/// The parent of a relay.
+#[derive(Clone, Debug)]
+pub struct RelaySettings {
+    pub upstream: Arc<dyn Upstream>,
+    /// The population of the relay at its parent. Its own clients are of a population with the same name, which is
+    /// created at the first start.
+    pub population: Name,
 }
 
 impl Default for Config {
@@ -104,6 +117,7 @@ impl Default for Config {
             devices: DeviceSettings::default(),
             notify: None,
             evaluator: None,
+            relay: None,
         }
     }
 }
@@ -139,6 +153,7 @@ pub struct Coordinator {
     first_operator_token: Option<Secret>,
     first_clients: Option<FirstClients>,
     notifier: Option<notify::Sender>,
+    relay: Option<RelaySettings>,
     join: bool,
 }
 
@@ -186,21 +201,26 @@ impl Coordinator {
             metrics.certificate_used(tls.expires_at_ms());
         }
         let ca = tls.as_ref().and_then(|tls| tls.ca()).map(|ca| ca.fingerprint);
-        let first_clients = match config.tls {
-            Some(TlsSource::Dev { .. }) => let_clients_in(&db, &clock, ca).await?,
-            _ => None,
+        let first_clients = match (&config.relay, &config.tls) {
+            (Some(relay), _) => let_clients_in(&db, &clock, ca, &relay.population).await?,
+            (None, Some(TlsSource::Dev { .. })) => {
+                let population = FIRST_POPULATION.parse().expect("letters make a name");
+                let_clients_in(&db, &clock, ca, &population).await?
+            }
+            (None, _) => None,
         };
         let entrance = Entrance { is_encrypted: tls.is_some(), is_behind_proxy: config.behind_proxy };
         let mut services = Services::new(db, node, blobs, clock, metrics);
         services.evaluator.clone_from(&config.evaluator);
+        services.upstream = config.relay.as_ref().map(|relay| Arc::clone(&relay.upstream));
         services.notify = config.notify.as_ref().map(|notify| notify.abandoned.max(1));
         let notifier = config.notify.clone().map(notify::Sender::new).transpose().map_err(ServeError::Notify)?;
         let people = People::new(entrance, config.oidc.clone())?;
         let devices = Devices::new(&config.devices)?;
         let (lease, upload_memory, limits) = (config.lease, config.upload_memory, config.limits);
         let app = App::new(services, people, devices, AppSettings { lease, upload_memory, limits, ca });
-        let (connections, join) = (config.connections, config.join);
-        Ok(Self { app, connections, tls, first_operator_token, first_clients, notifier, join })
+        let (connections, relay, join) = (config.connections, config.relay.clone(), config.join);
+        Ok(Self { app, connections, tls, first_operator_token, first_clients, notifier, relay, join })
     }
 
     /// The operator token that was created because none worked. It cannot be read later, because only its hash is
@@ -242,6 +262,10 @@ impl Coordinator {
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
         let app = self.app;
         let mut tasks = background(&app, self.notifier);
+        if let Some(RelaySettings { upstream, population }) = self.relay {
+            let (services, fleet, updates) = (app.services.clone(), Arc::clone(&app.fleet), Arc::clone(&app.updates));
+            tasks.spawn(Relaying { services, fleet, updates, upstream, population }.run());
+        }
         if let Some(tls) = &self.tls {
             tasks.spawn(keep_certificate(Arc::clone(&app), Arc::clone(tls)));
         }
@@ -426,12 +450,17 @@ async fn let_operator_in(db: &Db, clock: &Clock, configured: Option<&Secret>) ->
 }
 
 /// Ensures that there is a population. Returns the one that was created for this, if any.
-async fn let_clients_in(db: &Db, clock: &Clock, ca: Option<Sha256Hash>) -> Result<Option<FirstClients>, ServeError> {
+async fn let_clients_in(
+    db: &Db,
+    clock: &Clock,
+    ca: Option<Sha256Hash>,
+    population: &Name,
+) -> Result<Option<FirstClients>, ServeError> {
     let mut tx = db.begin().await?;
     if !tx.populations(None, "", 1).await?.is_empty() {
         return Ok(None);
     }
-    let (population, now_ms) = (FIRST_POPULATION.parse::<Name>().expect("letters make a name"), clock.now_ms());
+    let (population, now_ms) = (population.clone(), clock.now_ms());
     let secret = entropy::secret(SecretKind::Enrolment);
     let token = Token {
         per_minute_max: Some(ENROLMENTS_PER_MINUTE_DEFAULT),

@@ -50,11 +50,12 @@ pub mod models;
 pub mod net;
 pub mod notify;
 pub mod people;
+pub mod relay;
 pub mod runtime;
 pub mod scheduled;
 pub mod services;
 pub mod specs;
 pub mod updates;
 
-pub use coordinator::{Config, Coordinator, FirstClients, ServeError};
+pub use coordinator::{Config, Coordinator, FirstClients, RelaySettings, ServeError};
 pub use models::CommitError;

@@ -10,6 +10,7 @@ use crate::blob::{Blobs, Workbench};
 use crate::db::{Db, DbError, Tx};
 use crate::evaluator::Evaluator;
 use crate::metrics::Metrics;
+use crate::relay::Upstream;
 use crate::runtime::clock::Clock;
 use crate::runtime::offload::Cores;
 use crate::runtime::signals::Signals;
@@ -29,6 +30,8 @@ pub struct Services {
     pub notify: Option<u32>,
     /// What computes networks; none where the program brought nothing. Jobs that need it are refused then.
     pub evaluator: Option<Arc<dyn Evaluator>>,
+    /// The parent, where this coordinator is a relay.
+    pub upstream: Option<Arc<dyn Upstream>>,
     /// The specs of the jobs in use.
     pub specs: Arc<Specs>,
     /// The cores, for decoding updates.
@@ -48,6 +51,7 @@ impl Services {
             clock,
             notify: None,
             evaluator: None,
+            upstream: None,
             specs: Arc::new(Specs::new(Arc::clone(&metrics))),
             metrics,
             cores: Cores::default(),

@@ -13,6 +13,8 @@ use crate::central::Due;
 use crate::db::{RoundKey, RoundRow};
 use crate::lifecycle::{buffers, rounds};
 use crate::models::commit::commit_training;
+use crate::models::error::CommitError;
+use crate::relay::deliver::deliver;
 use crate::runtime::clock::Stopwatch;
 
 /// Takes a step. A round that it ends is told of.
@@ -70,7 +72,7 @@ fn evaluate(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) {
 async fn commit(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<(), DriverError> {
     let Driver { services, updates, .. } = driver;
     let (key, stopwatch) = (round.key(), Stopwatch::start());
-    match commit_training(services, &updates.sums, spec, round).await {
+    match sum_up(driver, spec, round).await {
         Ok(()) => {
             services.metrics.committed(stopwatch);
             Ok(())
@@ -88,6 +90,17 @@ async fn commit(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) -> Resul
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Ends a closed round with its next version; the part of a relay with its sum at the parent.
+async fn sum_up(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<(), CommitError> {
+    let Driver { services, updates, .. } = driver;
+    if let Some(upstream) = &services.upstream
+        && let Some(order) = services.db.look().await?.order_of(round.key()).await?
+    {
+        return deliver(services, &**upstream, &updates.sums, (spec, round), &order).await;
+    }
+    commit_training(services, &updates.sums, spec, round).await
 }
 
 async fn abandon(driver: &Driver, key: RoundKey, reason: AbandonReason) -> Result<(), DriverError> {

@@ -100,7 +100,7 @@ impl Seen {
     /// The spec under which a round sums its updates.
     pub(super) fn spec_of(&self, round: &RoundRow) -> Arc<JobSpec> {
         match round.task {
-            Task::Train => self.spec.with_cohort(round.policy().cohort_size),
+            Task::Train => self.spec.with_cohort(round.policy().sum_size()),
             Task::Evaluate | Task::Describe => Arc::clone(&self.spec),
         }
     }

@@ -88,7 +88,7 @@ pub(crate) async fn move_to(tx: &mut Tx, id: JobId, to: JobState, now_ms: i64) -
         JobState::Running => from == JobState::Paused,
         JobState::Paused => from == JobState::Running,
         JobState::Stopped => !from.is_final(),
-        JobState::AwaitingModel | JobState::Completed => false,
+        JobState::AwaitingModel | JobState::Relaying | JobState::Completed => false,
     };
     if !may {
         return Err(JobRefusal::WrongState { from, to });

@@ -13,6 +13,7 @@ pub(crate) mod groups;
 pub(crate) mod jobs;
 pub(crate) mod members;
 mod open_groups;
+pub(crate) mod orders;
 pub(crate) mod privacy;
 pub(crate) mod removal;
 pub(crate) mod rounds;

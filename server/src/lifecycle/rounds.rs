@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tributary_engine::inputs::described;
-use tributary_engine::round::{Candidate, Opening, Term, measured_centrally, summaries};
+use tributary_engine::round::{Candidate, Opening, Term, measured_centrally, places, summaries};
 use tributary_protocol::device::EvaluationReport;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::state::{AbandonReason, Phase, Task};
@@ -66,7 +66,7 @@ pub(crate) async fn start(
     let (key, now_ms) = (round.key(), services.clock.now_ms());
     let mut tx = services.db.begin().await?;
     tx.lock_job(key.job).await?;
-    if !tx.start_round(key, cohort.len(), now_ms, Some(now_ms + round.policy().deadline_ms)).await? {
+    if !tx.start_round(key, places(cohort), now_ms, Some(now_ms + round.policy().deadline_ms)).await? {
         return Ok(());
     }
     tx.record(Transition::of_round(key, Phase::Training), now_ms).await?;
@@ -88,7 +88,7 @@ pub(crate) async fn join(
     let (key, now_ms) = (round.key(), services.clock.now_ms());
     let mut tx = services.db.begin().await?;
     tx.lock_job(key.job).await?;
-    if !tx.widen_round(key, round.cohort, clients.len()).await? {
+    if !tx.widen_round(key, round.cohort, places(clients)).await? {
         return Ok(());
     }
     let assignments: Vec<_> = clients.iter().map(|candidate| drawn(round, candidate)).collect();
@@ -108,6 +108,7 @@ fn drawn(round: &RoundRow, candidate: &Candidate) -> NewAssignment {
         base_version: round.base_version,
         // A private job keeps no figure of a client.
         examples: if round.policy().is_private { 0 } else { candidate.examples },
+        places: candidate.relay.unwrap_or(0),
         term: Term::Round,
     }
 }
@@ -181,6 +182,19 @@ pub(crate) async fn commit_evaluation(services: &Services, key: RoundKey) -> Res
         store_scalars(tx, key).await
     });
     committed.await.map(drop)
+}
+
+/// Aggregating to Committed for the part of a relay: its parent has the sum. Order and updates are deleted with it.
+pub(crate) async fn commit_part(services: &Services, key: RoundKey) -> Result<(), BlobError> {
+    let committed = commit_with(services, key, services.clock.now_ms(), async |tx| {
+        store_scalars(tx, key).await?;
+        tx.delete_order(key).await?;
+        tx.delete_updates(key).await
+    });
+    if let Some(objects) = committed.await? {
+        delete_bodies(services, objects).await;
+    }
+    Ok(())
 }
 
 /// Aggregating to Committed for a description: its sums fix the job's inputs, and are not kept. Every coordinator reads

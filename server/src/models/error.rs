@@ -8,6 +8,7 @@ use tributary_protocol::update::FormError;
 use super::version::VersionError;
 use crate::blob::BlobError;
 use crate::db::DbError;
+use crate::relay::UpstreamError;
 use crate::updates::stored::StoredError;
 
 /// Errors of making a model. Updates were checked when they were accepted, so all but an unavailable database are
@@ -29,6 +30,9 @@ pub enum CommitError {
     Form(#[from] FormError),
     #[error(transparent)]
     Aggregate(#[from] AggregateError),
+    /// The parent of this relay cannot be told the sum.
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
 }
 
 impl CommitError {
@@ -37,7 +41,8 @@ impl CommitError {
         match self {
             Self::Stored(StoredError::Db(error)) => is_corrupt(error),
             Self::Stored(StoredError::Blob(error)) | Self::Blob(error) => is_damaged(error),
-            Self::Stored(StoredError::Update { .. } | StoredError::Fold { .. })
+            Self::Upstream(_) => false,
+            Self::Stored(StoredError::Update { .. } | StoredError::Sum { .. } | StoredError::Fold { .. })
             | Self::Model(_)
             | Self::Order(_)
             | Self::Companion(_)

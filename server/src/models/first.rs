@@ -1,4 +1,4 @@
-//! Version 0 of a model: drawn from its job's seed, or uploaded.
+//! Versions that no round here has made: version 0, drawn from its job's seed or uploaded, and those of a parent.
 
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::Sha256Hasher;
@@ -27,7 +27,7 @@ pub(crate) async fn draw_first(bench: &Workbench, clock: &Clock, spec: &JobSpec)
         None => network.initial_values(seed).expect("the network was checked with the job"),
     };
     let mut values = Offload::new(values);
-    let mut file = FirstFile::begin(bench, clock, spec);
+    let mut file = FirstFile::begin(bench, clock, spec, 0);
     loop {
         let bytes = values.run(|values| {
             let drawn = values.draw(DRAWN_VALUES);
@@ -44,6 +44,7 @@ pub(crate) async fn draw_first(bench: &Workbench, clock: &Clock, spec: &JobSpec)
 /// The file of version 0 on its way into the store, in our own form: parameters in order, no foreign metadata. Equal
 /// models have equal hashes, whichever program wrote the upload.
 struct FirstFile {
+    version: u32,
     spool: Spool,
     hasher: Sha256Hasher,
     /// The file's header, until it is written.
@@ -51,9 +52,10 @@ struct FirstFile {
 }
 
 impl FirstFile {
-    fn begin(bench: &Workbench, clock: &Clock, spec: &JobSpec) -> Self {
+    fn begin(bench: &Workbench, clock: &Clock, spec: &JobSpec, version: u32) -> Self {
         let beginning = model_file_beginning(&spec.model, &model_metadata());
-        Self { spool: spool(bench, clock, model_key(spec.id, 0)), hasher: Sha256Hasher::new(), beginning }
+        let spool = spool(bench, clock, model_key(spec.id, version));
+        Self { version, spool, hasher: Sha256Hasher::new(), beginning }
     }
 
     /// Takes the next bytes of the values.
@@ -67,7 +69,7 @@ impl FirstFile {
 
     async fn finish(mut self, bench: &Workbench, clock: &Clock, spec: &JobSpec) -> Result<NewVersion, VersionError> {
         let row = ModelVersion {
-            version: 0,
+            version: self.version,
             round: None,
             sha256: self.hasher.finish(),
             bytes: self.spool.bytes(),
@@ -79,26 +81,27 @@ impl FirstFile {
             best: false,
             pinned_at_ms: None,
         };
-        let form = make_form(bench, clock, spec, 0, &mut self.spool).await?;
+        let form = make_form(bench, clock, spec, self.version, &mut self.spool).await?;
         let mut bodies = vec![(Role::Model, self.spool.finish(row.created_at_ms).await?)];
         bodies.extend(form);
         Ok(NewVersion { row, bodies, clip_share: None })
     }
 }
 
-/// An uploaded first model: checked while it arrives, and stored as it is until it is complete.
+/// An uploaded model: checked while it arrives, and stored as it is until it is complete.
 pub(crate) struct UploadedModel {
     bench: Workbench,
     clock: Clock,
+    version: u32,
     decoder: ModelDecoder,
     spool: Spool,
 }
 
 impl UploadedModel {
-    pub(crate) fn begin(bench: &Workbench, clock: &Clock, spec: &JobSpec) -> Self {
+    pub(crate) fn begin(bench: &Workbench, clock: &Clock, spec: &JobSpec, version: u32) -> Self {
         let decoder = ModelDecoder::new(spec.model.clone());
-        let spool = spool(bench, clock, model_key(spec.id, 0));
-        Self { bench: bench.clone(), clock: clock.clone(), decoder, spool }
+        let spool = spool(bench, clock, model_key(spec.id, version));
+        Self { bench: bench.clone(), clock: clock.clone(), version, decoder, spool }
     }
 
     /// Bytes that were received.
@@ -116,7 +119,7 @@ impl UploadedModel {
     /// it.
     pub(crate) async fn finish(mut self, spec: &JobSpec) -> Result<NewVersion, UploadError> {
         let order = self.decoder.finish()?;
-        Ok(in_order(&self.bench, &self.clock, spec, &mut self.spool, &order).await?)
+        Ok(in_order(&self.bench, &self.clock, spec, self.version, (&mut self.spool, &order)).await?)
     }
 }
 
@@ -141,8 +144,8 @@ async fn in_order(
     bench: &Workbench,
     clock: &Clock,
     spec: &JobSpec,
-    uploaded: &mut Spool,
-    order: &[usize],
+    version: u32,
+    (uploaded, order): (&mut Spool, &[usize]),
 ) -> Result<NewVersion, VersionError> {
     let bytes_of = |parameter: usize| spec.model.range(parameter).len() as u64 * VALUE_BYTES;
     // Values are the end of a file, without gaps.
@@ -160,7 +163,7 @@ async fn in_order(
             _ => runs.push(begin..end),
         }
     }
-    let mut file = FirstFile::begin(bench, clock, spec);
+    let mut file = FirstFile::begin(bench, clock, spec, version);
     for run in runs {
         let mut reader = uploaded.read(run).await?;
         while let Some(data) = reader.next().await? {

@@ -68,7 +68,7 @@ async fn measure(services: &Services, spec: &Arc<JobSpec>, updates: &mut [Stored
 }
 
 /// The round's running sum, with every update that counts and no other.
-async fn running_sum(
+pub(crate) async fn running_sum(
     services: &Services,
     sums: &Sums,
     spec: &Arc<JobSpec>,

@@ -1,0 +1,151 @@
+//! From an assignment of the parent to an open round.
+
+use std::sync::Arc;
+
+use tributary_engine::job::{JobSpec, SpecError};
+use tributary_engine::round::{Opening, TaskPolicy};
+use tributary_protocol::device::Assignment;
+use tributary_protocol::id::Name;
+use tributary_protocol::job_file::{InitialModel, JobFile, ModelsKept, Retention, StopPolicy};
+use tributary_protocol::relay::RelayTerms;
+use tributary_protocol::state::Task;
+
+use super::upstream::{Upstream, UpstreamError};
+use crate::blob::{BlobError, Workbench};
+use crate::db::DbError;
+use crate::lifecycle::orders::{self, NewOrder, OrderError};
+use crate::models::first::{UploadError, UploadedModel};
+use crate::models::version::NewVersion;
+use crate::services::Services;
+
+/// Versions that a relay keeps: that of the open round, and one for clients that are late.
+const VERSIONS_KEPT: u32 = 2;
+/// The part of the parent's deadline, as a divisor, that is kept for the delivery of the sum at least.
+const DELIVERY_PART: i64 = 20;
+
+/// Why an order was not taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TakeError {
+    /// The part cannot be played here, now or later.
+    #[error("{0}")]
+    Unfit(String),
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+}
+
+impl From<DbError> for TakeError {
+    fn from(error: DbError) -> Self {
+        Self::Blob(error.into())
+    }
+}
+
+impl From<SpecError> for TakeError {
+    fn from(error: SpecError) -> Self {
+        Self::Unfit(error.to_string())
+    }
+}
+
+impl From<OrderError> for TakeError {
+    fn from(error: OrderError) -> Self {
+        match error {
+            OrderError::Blob(error) => Self::Blob(error),
+            unfit @ (OrderError::NameTaken(_) | OrderError::Ended(_) | OrderError::Played(_)) => {
+                Self::Unfit(unfit.to_string())
+            }
+        }
+    }
+}
+
+impl From<UploadError> for TakeError {
+    fn from(error: UploadError) -> Self {
+        Self::Unfit(format!("the parent's model cannot be read: {error}"))
+    }
+}
+
+/// Opens the round of an order. `delivery_ms` is how long the last delivery took.
+pub(super) async fn take(
+    services: &Services,
+    upstream: &dyn Upstream,
+    population: &Name,
+    assignment: &Assignment,
+    delivery_ms: i64,
+) -> Result<(), TakeError> {
+    let terms = assignment.relay.as_deref().filter(|_| assignment.task == Task::Train);
+    let terms = terms.ok_or_else(|| TakeError::Unfit("a relay takes parts in trainings alone".into()))?;
+    let file = played(terms, population);
+    let spec = Arc::new(JobSpec::new(assignment.job, file)?).of_sums(terms.cohort);
+    let base_version = assignment.model_version;
+    let left_ms = time_left_ms(assignment.deadline_in_ms, delivery_ms);
+    let opening = Opening {
+        policy: TaskPolicy::of_part(&spec.file, terms.places, terms.cohort, left_ms),
+        seed: assignment.seed,
+        norm_max: terms.norm_max,
+    };
+    let order = NewOrder { assignment: assignment.id, spec: &spec, number: assignment.round, base_version, opening };
+    let known = services.db.look().await?.model(spec.id, base_version).await?;
+    if known.as_ref().is_some_and(|known| known.sha256 != assignment.model_sha256) {
+        return Err(TakeError::Unfit(format!("version {base_version} of the parent was another one before")));
+    }
+    let bench = services.workbench();
+    let opened = async {
+        let mut version = match known {
+            Some(_) => None,
+            None => Some(fetched(services, &bench, upstream, &spec, assignment).await?),
+        };
+        Ok(orders::open(services, &order, version.as_mut()).await?)
+    };
+    let opened = opened.await;
+    bench.clear().await;
+    opened
+}
+
+/// The parent's job as it is here: its rounds are the parent's, and so is when it ends.
+fn played(terms: &RelayTerms, population: &Name) -> JobFile {
+    JobFile {
+        population: population.clone(),
+        initial_model: InitialModel::Upload,
+        evaluation: None,
+        stop: StopPolicy::default(),
+        schedule: None,
+        retention: Retention { models: ModelsKept::Last(VERSIONS_KEPT), ..terms.job.retention },
+        ..terms.job.clone()
+    }
+}
+
+/// The time for the clients of a part: what the parent leaves, without what the delivery will take.
+fn time_left_ms(deadline_in_ms: u64, delivery_ms: i64) -> i64 {
+    let all_ms = i64::try_from(deadline_in_ms).unwrap_or(i64::MAX);
+    (all_ms - (all_ms / DELIVERY_PART).max(2 * delivery_ms)).max(1)
+}
+
+/// The model of an order, from the parent.
+async fn fetched(
+    services: &Services,
+    bench: &Workbench,
+    upstream: &dyn Upstream,
+    spec: &JobSpec,
+    assignment: &Assignment,
+) -> Result<NewVersion, TakeError> {
+    let file = upstream.model(assignment).await?;
+    let mut model = UploadedModel::begin(bench, &services.clock, spec, assignment.model_version);
+    model.push(&file).await?;
+    let version = model.finish(spec).await?;
+    match version.row.sha256 == assignment.model_sha256 {
+        true => Ok(version),
+        false => Err(TakeError::Unfit("the parent's model is another one than it says".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_kept_for_the_delivery() {
+        assert_eq!(time_left_ms(100_000, 0), 95_000);
+        assert_eq!(time_left_ms(100_000, 10_000), 80_000);
+        assert_eq!(time_left_ms(1_000, 10_000), 1);
+    }
+}

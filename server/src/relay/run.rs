@@ -1,0 +1,185 @@
+//! The relay's own task: it offers places to the parent, and follows the order that is open.
+//!
+//! It remembers nothing that is not stored: after a restart the stored order goes on, and an order whose taking was
+//! interrupted is handed out again by the parent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tributary_engine::round::places;
+use tributary_protocol::id::Name;
+use tributary_protocol::state::{AbandonReason, Phase};
+
+use super::order::{TakeError, take};
+use super::upstream::{Offered, Upstream, UpstreamError};
+use crate::db::{DbError, OrderRow, RoundKey};
+use crate::fleet::Fleet;
+use crate::lifecycle::{orders, rounds};
+use crate::services::Services;
+use crate::updates::Updates;
+
+/// Longest time for which the parent is asked to hold an offer.
+const WAIT: Duration = Duration::from_secs(60);
+/// Pause before an offer follows a change of the clients that wait: they come together.
+const RESTATE_MS: i64 = 200;
+/// Time between two questions whether the parent still takes the sum, in milliseconds.
+const ASK_EVERY_MS: i64 = 3_000;
+/// Pause after a call that failed, in milliseconds.
+const RETRY_MS: i64 = 2_000;
+
+/// What the task works with.
+#[derive(Clone, Debug)]
+pub(crate) struct Relaying {
+    pub(crate) services: Services,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) updates: Arc<Updates>,
+    pub(crate) upstream: Arc<dyn Upstream>,
+    /// The population of the relay, here and at its parent.
+    pub(crate) population: Name,
+}
+
+/// Why a turn failed. The next one may succeed.
+#[derive(Debug, thiserror::Error)]
+enum TurnError {
+    #[error(transparent)]
+    Db(#[from] DbError),
+    #[error(transparent)]
+    Take(#[from] TakeError),
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+}
+
+impl Relaying {
+    /// Takes part in the parent's rounds until the coordinator stops.
+    pub(crate) async fn run(self) {
+        let Services { clock, stopping, .. } = &self.services;
+        loop {
+            let turn = tokio::select! {
+                () = stopping.cancelled() => return,
+                turn = self.turn() => turn,
+            };
+            if let Err(error) = turn {
+                tracing::warn!(%error, "the relay goes on in a moment");
+                tokio::select! {
+                    () = stopping.cancelled() => return,
+                    () = clock.sleep_until(clock.now_ms() + RETRY_MS) => {}
+                }
+            }
+        }
+    }
+
+    async fn turn(&self) -> Result<(), TurnError> {
+        let open = self.services.db.read().await?.orders().await?;
+        match open.first() {
+            Some(order) => self.follow(order).await,
+            None => self.offer().await,
+        }
+    }
+
+    /// Offers the clients that wait, and takes what the parent gives.
+    async fn offer(&self) -> Result<(), TurnError> {
+        let mut arrivals = self.services.signals.arrivals();
+        let places = self.places();
+        if places == 0 {
+            self.arrival(&mut arrivals).await;
+            return Ok(());
+        }
+        let offered = tokio::select! {
+            offered = self.upstream.next(places, WAIT) => offered?,
+            () = self.more_than(places, arrivals) => return Ok(()),
+        };
+        let assignment = match offered {
+            Offered::Part(assignment) => assignment,
+            Offered::Nothing(pause) => {
+                let clock = &self.services.clock;
+                let until_ms = clock.now_ms().saturating_add(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX));
+                let arrivals = self.services.signals.arrivals();
+                tokio::select! {
+                    () = clock.sleep_until(until_ms) => {}
+                    () = self.more_than(places, arrivals) => {}
+                }
+                return Ok(());
+            }
+        };
+        match take(&self.services, &*self.upstream, &self.population, &assignment, 0).await {
+            Err(TakeError::Unfit(reason)) => {
+                tracing::warn!(%reason, job = %assignment.job, "a part in a round cannot be played");
+                Ok(self.upstream.give_up(assignment.id, reason).await?)
+            }
+            taken => Ok(taken?),
+        }
+    }
+
+    /// The clients that wait here, or behind a relay that waits here.
+    fn places(&self) -> u32 {
+        places(&self.fleet.lobby.candidates(&self.population))
+    }
+
+    /// Returns a moment after a client has come.
+    async fn arrival(&self, arrivals: &mut watch::Receiver<u64>) {
+        // The sender lives as long as the services.
+        let _ = arrivals.changed().await;
+        let clock = &self.services.clock;
+        clock.sleep_until(clock.now_ms() + RESTATE_MS).await;
+    }
+
+    /// Returns when more clients wait than were offered.
+    async fn more_than(&self, places: u32, mut arrivals: watch::Receiver<u64>) {
+        loop {
+            self.arrival(&mut arrivals).await;
+            if self.places() > places {
+                return;
+            }
+        }
+    }
+
+    /// Follows an order until its round has ended, and tells the parent where that brings nothing.
+    async fn follow(&self, order: &OrderRow) -> Result<(), TurnError> {
+        let Services { clock, signals, .. } = &self.services;
+        let (key, mut changes) = (order.round(), signals.watch());
+        let mut ask_at_ms = clock.now_ms() + ASK_EVERY_MS;
+        loop {
+            let Some(round) = self.services.db.look().await?.round(key).await? else { return Ok(()) };
+            match round.phase {
+                Phase::Selecting | Phase::Training | Phase::Aggregating => {}
+                // The commit has deleted the order.
+                Phase::Committed => return Ok(()),
+                Phase::Abandoned => {
+                    // A parent that has closed its round refuses, and needs nothing.
+                    self.upstream.give_up(order.assignment, "the relay's round came to no sum".into()).await?;
+                    return Ok(orders::settle(&self.services, key).await?);
+                }
+            }
+            tokio::select! {
+                // The sender lives as long as the services.
+                _ = changes.changed() => continue,
+                () = clock.sleep_until(ask_at_ms) => {}
+            }
+            ask_at_ms = clock.now_ms() + ASK_EVERY_MS;
+            // An answer that a cut link keeps back must not keep the relay from the end of its round. A delivery gets
+            // its answer by itself.
+            let is_open = tokio::select! {
+                closed = self.closed(key, changes.clone()) => closed.map(|()| true)?,
+                is_open = self.upstream.is_open(order.assignment) => is_open?,
+            };
+            if !is_open {
+                rounds::abandon(&self.services, key, AbandonReason::Upstream).await?;
+                self.updates.sums.forget(key);
+                self.services.signals.changed(key.job);
+            }
+        }
+    }
+
+    /// Returns when a round takes no more updates.
+    async fn closed(&self, key: RoundKey, mut changes: watch::Receiver<u64>) -> Result<(), DbError> {
+        loop {
+            let round = self.services.db.look().await?.round(key).await?;
+            if round.is_none_or(|round| !matches!(round.phase, Phase::Selecting | Phase::Training)) {
+                return Ok(());
+            }
+            // The sender lives as long as the services.
+            let _ = changes.changed().await;
+        }
+    }
+}
