@@ -273,7 +273,7 @@ async fn failure(working: &mut JoinSet<Result<(), BenchError>>) -> CliError {
 }
 
 /// Waits until a round is committed.
-async fn committed(coordinator: &CoordinatorProcess, job: JobId, number: u32) -> Result<(), CliError> {
+pub(crate) async fn committed(coordinator: &CoordinatorProcess, job: JobId, number: u32) -> Result<(), CliError> {
     const COMMIT_S_MAX: u64 = 300;
     const POLL: std::time::Duration = std::time::Duration::from_millis(5);
     let clock = Stopwatch::start();

@@ -201,6 +201,7 @@ pub(crate) fn check_in_body(wait_ms: u32) -> Bytes {
         answers: false,
         masks: false,
         signs: false,
+        relay: None,
         wait_ms,
     })
 }

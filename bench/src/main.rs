@@ -22,6 +22,7 @@ mod sink;
 mod tempo;
 mod train;
 mod training;
+mod tree;
 
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -29,8 +30,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Parser, Subcommand};
 use tributary::error::CliError;
 use tributary::output::Output;
+use tributary::relay::RelayArgs;
 use tributary::serve::ServeArgs;
-use tributary::{allocator, runtime, serve};
+use tributary::{allocator, relay, runtime, serve};
+use tributary_protocol::sealed::Sealed;
 
 /// Measures Tributary on this machine.
 #[derive(Debug, Parser)]
@@ -53,6 +56,8 @@ enum BenchCommand {
     Recovery(recovery::RecoveryArgs),
     /// Processor time, memory and wall time of rounds of large updates: a coordinator in a separate process.
     Aggregate(aggregate::AggregateArgs),
+    /// Bytes and processor time of the root of a tree of relays, beside a coordinator with the same clients.
+    Tree(tree::TreeArgs),
     /// Bits per parameter, error and speed of update codecs, in this process.
     Codec(codec::CodecArgs),
     /// Examples per second and memory of a client's local training on MNIST, in this process.
@@ -82,6 +87,14 @@ enum BenchCommand {
     /// The coordinator that is measured, as `tributary serve` starts it.
     #[command(hide = true)]
     Serve(Box<ServeArgs>),
+    /// A relay of it, as `tributary relay` starts it.
+    #[command(hide = true)]
+    Relay {
+        #[command(flatten)]
+        args: Box<RelayArgs>,
+        #[arg(long, env = "TRIBUTARY_TOKEN", hide_env_values = true)]
+        token: Option<Sealed<String>>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -109,7 +122,9 @@ async fn run(command: BenchCommand, output: &Output) -> Result<(), CliError> {
         BenchCommand::Codec(args) => codec::run(&args, output).await,
         BenchCommand::All(args) => all::run(&args, output).await,
         BenchCommand::Sink => sink::run(output).await,
-        BenchCommand::Serve(args) => serve::run(*args, output).await,
+        BenchCommand::Serve(args) => serve::run(*args, None, output).await,
+        BenchCommand::Relay { args, token } => relay::run(*args, token.as_ref(), None, output).await,
+        BenchCommand::Tree(args) => tree::run(&args, output).await,
         BenchCommand::Tempo(args) => tempo::run(&args, output).await,
         BenchCommand::Privacy(args) => privacy::run(&args, output).await,
         BenchCommand::Secure(args) => secure::cost::run(&args, output).await,

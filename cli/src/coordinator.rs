@@ -11,8 +11,9 @@ use crate::error::{CliError, Failure, exit};
 use crate::options::GlobalArgs;
 use crate::output::Output;
 use crate::privacy::PrivacyCommand;
+use crate::relay::RelayArgs;
 use crate::serve::ServeArgs;
-use crate::{demo, privacy, serve};
+use crate::{demo, privacy, relay, serve};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CoordinatorCommand {
@@ -20,6 +21,9 @@ pub(crate) enum CoordinatorCommand {
     Demo(Box<DemoArgs>),
     /// Runs a coordinator until Ctrl-C or SIGTERM.
     Serve(Box<ServeArgs>),
+    /// Runs a coordinator whose rounds are parts of another coordinator's rounds: it adds up the updates of its own
+    /// clients, and sends the sums on. It has the settings of `serve`.
+    Relay(Box<RelayArgs>),
     /// Writes a copy of a SQLite database to a file, also while a coordinator serves it.
     Backup(BackupArgs),
     /// Creates a SQLite database from a backup.
@@ -32,7 +36,8 @@ pub(crate) enum CoordinatorCommand {
 pub(crate) async fn run(command: CoordinatorCommand, global: &GlobalArgs, output: &Output) -> Result<(), CliError> {
     match command {
         CoordinatorCommand::Demo(args) => demo::run(&args, output).await,
-        CoordinatorCommand::Serve(args) => serve::run(*args, output).await,
+        CoordinatorCommand::Serve(args) => serve::run(*args, None, output).await,
+        CoordinatorCommand::Relay(args) => relay::run(*args, global.token.as_ref(), global.ca.as_deref(), output).await,
         CoordinatorCommand::Backup(args) => backup::backup(&args, output).await,
         CoordinatorCommand::Restore(args) => backup::restore(&args, output).await,
         CoordinatorCommand::Privacy(command) => privacy::run(command, global, output).await,

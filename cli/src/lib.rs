@@ -49,6 +49,8 @@ mod privacy;
 mod profile;
 #[cfg(feature = "coordinator")]
 pub mod random;
+#[cfg(feature = "coordinator")]
+pub mod relay;
 mod round;
 mod schedule;
 #[cfg(feature = "coordinator")]

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::{Name, TokenId};
 use tributary_protocol::operator::{CreateToken, CreatedToken, ENROLMENTS_PER_MINUTE_DEFAULT, Token};
+use tributary_protocol::relay::RELAY_ATTRIBUTE;
 use tributary_protocol::state::Role;
 
 use crate::api::{Api, collect_sorted};
@@ -80,6 +81,10 @@ pub(crate) struct CreateArgs {
     /// An attribute of each client that an enrolment token enrols, which the client cannot change. Repeatable.
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "operator", value_parser = pair)]
     attribute: Vec<(String, String)>,
+    /// An enrolment token for relays (`tributary relay`): each of its clients stands for several, and sends the sum of
+    /// their updates. It grants the attribute relay=true.
+    #[arg(long, conflicts_with = "operator")]
+    relay: bool,
 }
 
 /// A number of clients in a minute; `None`: any.
@@ -143,10 +148,11 @@ fn compare_tokens(sort: TokenSort, a: &Token, b: &Token) -> Ordering {
 }
 
 fn wanted(args: CreateArgs) -> Result<CreateToken, CliError> {
-    let CreateArgs { population, operator, label, valid_for, uses, per_minute, attribute } = args;
+    let CreateArgs { population, operator, label, valid_for, uses, per_minute, attribute, relay } = args;
     let valid_for_ms = valid_for.map(HumanDuration::ms);
     let enrolment = |population| {
-        let attributes: BTreeMap<String, String> = attribute.into_iter().collect();
+        let relay = relay.then(|| (RELAY_ATTRIBUTE.to_owned(), "true".to_owned()));
+        let attributes: BTreeMap<String, String> = attribute.into_iter().chain(relay).collect();
         let attributes = Attributes::try_from(attributes).map_err(|error| CliError::BadSetting(error.to_string()))?;
         Ok(CreateToken::Enrolment {
             population,

@@ -220,6 +220,7 @@ fn next_round(job: &Job, now_ms: i64) -> String {
         (JobState::Running, Some(at_ms)) => {
             format!("not before {}, {}{minutes}", timestamp(at_ms), relative(at_ms, now_ms))
         }
+        (JobState::Relaying, _) => "when the parent opens one".into(),
         (JobState::Paused, _) => "after `tributary job resume`".into(),
         (JobState::AwaitingModel, _) => "after version 0 is uploaded".into(),
         (JobState::Stopped | JobState::Completed, _) => "none".into(),

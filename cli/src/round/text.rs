@@ -144,7 +144,12 @@ fn assignment_row(assignment: &Assignment) -> Vec<String> {
     vec![
         format!("#{}", assignment.client_number),
         state,
-        assignment.explanation.clone().or_else(|| assignment.reason.clone()).unwrap_or_default(),
+        assignment
+            .explanation
+            .clone()
+            .or_else(|| assignment.reason.clone())
+            .or_else(|| stands_for(assignment))
+            .unwrap_or_default(),
         or_dash(assignment.weight, |weight| weight.to_string()),
         or_dash(assignment.loss, |loss| format!("{loss:.4}")),
         or_dash(assignment.update_norm, |norm| format!("{norm:.3}")),
@@ -152,6 +157,15 @@ fn assignment_row(assignment: &Assignment) -> Vec<String> {
         bytes(assignment.traffic.bytes_up),
         or_dash(ended_at_ms, |ended_at_ms| duration_ms(ended_at_ms.abs_diff(assignment.assigned_at_ms))),
     ]
+}
+
+/// Whom a relay stands for.
+fn stands_for(assignment: &Assignment) -> Option<String> {
+    let places = assignment.places?;
+    Some(match assignment.updates {
+        Some(updates) => format!("the sum of {updates} of {places} clients"),
+        None => format!("a relay of {places} clients"),
+    })
 }
 
 #[cfg(test)]
@@ -186,6 +200,14 @@ mod tests {
         let dead = assignment(serde_json::json!({ "straggler": "not_back", "explanation": "never came back" }));
         let row = assignment_row(&dead);
         assert_eq!((row[1].as_str(), row[2].as_str(), row[8].as_str()), ("expired", "never came back", "-"));
+    }
+
+    #[test]
+    fn a_relay_is_shown_with_the_clients_that_it_stands_for() {
+        let relay = |changes| assignment_row(&assignment(changes)).swap_remove(2);
+        assert_eq!(relay(serde_json::json!({ "state": "assigned", "places": 5 })), "a relay of 5 clients");
+        let sum = serde_json::json!({ "state": "reported", "places": 5, "updates": 4 });
+        assert_eq!(relay(sum), "the sum of 4 of 5 clients");
     }
 
     #[test]

@@ -58,11 +58,11 @@ impl Serving {
         let tls = coordinator.tls().is_some();
         let scheme = if tls { "https" } else { "http" };
         let ca = coordinator.tls().and_then(|tls| ca(tls, address));
-        let first_clients = ca.as_ref().zip(coordinator.first_clients()).map(|(ca, first)| FirstClients {
+        let client_url = ca.as_ref().map_or_else(|| format!("{scheme}://{address}"), |ca| ca.client_url.clone());
+        let first_clients = coordinator.first_clients().map(|first| FirstClients {
             population: first.population.clone(),
             client_command: format!(
-                "tributary client run --server {} --token {} --state-dir client --csv examples.csv",
-                ca.client_url,
+                "tributary client run --server {client_url} --token {} --state-dir client --csv examples.csv",
                 first.token.expose()
             ),
             enrolment_token: first.token.clone(),

@@ -8,9 +8,9 @@ mod settings;
 
 use clap::{Arg, Args};
 use tokio_util::sync::CancellationToken;
-use tributary_server::Coordinator;
 use tributary_server::db::Served;
 use tributary_server::net::raise_open_files;
+use tributary_server::{Coordinator, RelaySettings};
 
 use crate::error::CliError;
 use crate::listen::listen;
@@ -20,9 +20,10 @@ use announce::Serving;
 
 pub use settings::ServeArgs;
 
-/// Serves until Ctrl-C or SIGTERM.
-pub async fn run(args: ServeArgs, output: &Output) -> Result<(), CliError> {
-    let settings = args.resolve()?;
+/// Serves until Ctrl-C or SIGTERM; with a parent, as its relay.
+pub async fn run(args: ServeArgs, relay: Option<RelaySettings>, output: &Output) -> Result<(), CliError> {
+    let mut settings = args.resolve()?;
+    settings.coordinator.relay = relay;
     let exporter = log::start(&settings)?;
     raise_open_files();
     let (listener, address) = listen(settings.listen).await?;

@@ -108,7 +108,7 @@ fn state_line(job: &Job) -> String {
             let next = format!("next: `tributary job export {name}`");
             format!("the job {name} is {}{}\n{next}", job.head.state, version.unwrap_or_default())
         }
-        JobState::Running | JobState::Paused => format!("the job {name} is {}", job.head.state),
+        JobState::Running | JobState::Relaying | JobState::Paused => format!("the job {name} is {}", job.head.state),
     }
 }
 

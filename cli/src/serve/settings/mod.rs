@@ -329,6 +329,7 @@ impl ServeArgs {
                 },
                 notify,
                 evaluator: Some(Arc::new(LayerEvaluator)),
+                relay: None,
                 limits: Limits {
                     requests_per_minute: settings
                         .client_requests_per_minute

@@ -134,7 +134,7 @@ impl Mlflow {
         let status = match news.job.head.state {
             JobState::Completed => "FINISHED",
             JobState::Stopped => "KILLED",
-            JobState::AwaitingModel | JobState::Running | JobState::Paused => return Ok(()),
+            JobState::AwaitingModel | JobState::Running | JobState::Relaying | JobState::Paused => return Ok(()),
         };
         let update = json!({ "run_id": self.run_id, "status": status, "end_time": news.job.head.ended_at_ms });
         self.post::<Value>("runs/update", &update).await.map(drop)

@@ -1,0 +1,114 @@
+//! `tributary relay`: a coordinator whose rounds are parts of another coordinator's rounds.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tributary_client::{Builder, Client, ClientError, Settings, Trust, Uplink};
+use tributary_protocol::device::Assignment;
+use tributary_protocol::id::{AssignmentId, SecretKind};
+use tributary_protocol::relay::SumQuery;
+use tributary_protocol::sealed::Sealed;
+use tributary_server::RelaySettings;
+use tributary_server::relay::{Delivered, Offered, Upstream, UpstreamError};
+
+use crate::error::CliError;
+use crate::http;
+use crate::options::{ServerUrl, TokenError, authorities, pinned_secret};
+use crate::output::Output;
+use crate::serve::{self, ServeArgs};
+
+#[derive(Debug, Args)]
+pub struct RelayArgs {
+    /// The parent's address. --token is an enrolment token that the parent made with `token create --relay`, and --ca
+    /// the CA of the parent's certificate.
+    #[arg(long, env = "TRIBUTARY_UPSTREAM", value_name = "URL")]
+    upstream: ServerUrl,
+    /// Where the relay keeps who it is to its parent [default: tributary-relay in the working directory].
+    #[arg(long, env = "TRIBUTARY_RELAY_STATE", value_name = "FOLDER")]
+    state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+/// Serves until Ctrl-C or SIGTERM. Token and CA are those of the parent.
+pub async fn run(
+    args: RelayArgs,
+    token: Option<&Sealed<String>>,
+    ca: Option<&Path>,
+    output: &Output,
+) -> Result<(), CliError> {
+    let uplink = client(&args, token, ca)?.into_uplink();
+    // The first call enrols the relay, so that a wrong address or token is told before anything is served.
+    let population = uplink.population().await?;
+    let relay = RelaySettings { upstream: Arc::new(Parent(uplink)), population };
+    serve::run(args.serve, Some(relay), output).await
+}
+
+/// The relay as a client of its parent.
+fn client(args: &RelayArgs, token: Option<&Sealed<String>>, ca: Option<&Path>) -> Result<Client, CliError> {
+    let token = token.ok_or(TokenError::Missing("an enrolment"))?;
+    let token = pinned_secret(token, SecretKind::Enrolment)?;
+    let trust = match (ca, token.ca()) {
+        (Some(file), _) => authorities(file)?,
+        (None, Some(fingerprint)) => Trust::Pinned(fingerprint),
+        (None, None) => Trust::System,
+    };
+    let url = args.upstream.url();
+    let mut settings = Settings::new(url.as_str(), token.expose());
+    settings.state_dir = Some(args.state_dir.clone().unwrap_or_else(|| "tributary-relay".into()));
+    settings.allow_plaintext = true;
+    let transport = http::transport(url, &trust).map_err(|error| ClientError::Setup(error.to_string()))?;
+    Ok(Builder::from(settings).transport(Arc::new(transport)).build()?)
+}
+
+/// The parent, by the SDK's calls.
+#[derive(Debug)]
+pub struct Parent(pub Uplink);
+
+fn told(error: ClientError) -> UpstreamError {
+    UpstreamError(error.to_string())
+}
+
+impl Upstream for Parent {
+    fn next(&self, places: u32, wait: Duration) -> BoxFuture<'_, Result<Offered, UpstreamError>> {
+        async move {
+            Ok(match self.0.next(places, wait).await.map_err(told)? {
+                tributary_client::NextOrder::Order(assignment) => Offered::Part(assignment),
+                tributary_client::NextOrder::Wait(pause) => Offered::Nothing(pause),
+            })
+        }
+        .boxed()
+    }
+
+    fn model<'a>(&'a self, assignment: &'a Assignment) -> BoxFuture<'a, Result<Bytes, UpstreamError>> {
+        async move { self.0.model(assignment).await.map_err(told) }.boxed()
+    }
+
+    fn is_open(&self, assignment: AssignmentId) -> BoxFuture<'_, Result<bool, UpstreamError>> {
+        async move { Ok(self.0.is_open(assignment).await.map_err(told)?.is_some()) }.boxed()
+    }
+
+    fn deliver(
+        &self,
+        assignment: AssignmentId,
+        sum: Bytes,
+        query: SumQuery,
+    ) -> BoxFuture<'_, Result<Delivered, UpstreamError>> {
+        async move {
+            Ok(match self.0.deliver(assignment, &sum, &query).await.map_err(told)? {
+                tributary_client::Delivered::Counted => Delivered::Counted,
+                tributary_client::Delivered::Refused(reason) => Delivered::Refused(reason),
+            })
+        }
+        .boxed()
+    }
+
+    fn give_up(&self, assignment: AssignmentId, reason: String) -> BoxFuture<'_, Result<(), UpstreamError>> {
+        async move { self.0.give_up(assignment, &reason).await.map_err(told) }.boxed()
+    }
+}
