@@ -8,3 +8,5 @@ mod killed;
 mod listener;
 mod masked;
 mod readme;
+mod relays;
+mod support;

@@ -15,6 +15,7 @@
 //! | [`inputs`] | means and deviations that all clients find out together, and predictions from raw rows |
 //! | [`simulation`] | drawn histories of losses, deaths and restarts: what was acknowledged is counted once |
 //! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
+//! | [`relays`] | relays between clients and coordinator: the bits of a tree, and what fails in one |
 //! | [`schema`] | the OpenAPI document holds for drawn requests |
 //! | [`diagnosis`] | known worlds, and what operators read about them |
 //! | [`truth`] | known worlds, and whether what operators read of results, health and losses is true |
@@ -38,6 +39,7 @@ mod inputs;
 mod onnx;
 mod outside;
 mod python;
+mod relays;
 mod rounds;
 mod scheduled;
 mod schema;

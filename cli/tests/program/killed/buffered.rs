@@ -7,18 +7,17 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tributary_protocol::id::{Secret, SecretKind};
 use tributary_protocol::operator::{Assignment, Round};
 use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AssignmentState, Phase};
 
 use super::fleet::{Fleet, Learns, OWN_STEP};
-use super::operator::Operator;
-use super::postgres;
-use super::process::Setup;
-use super::proxy::Proxy;
 use super::{CLIENTS, KILLS, runs};
+use crate::support::operator::Operator;
+use crate::support::postgres;
+use crate::support::process::Setup;
+use crate::support::proxy::Proxy;
 
 /// Updates of a run.
 const UPDATES: u32 = 48;
@@ -66,9 +65,9 @@ impl Tempo {
 }
 
 async fn play(tempo: Tempo, database: &str, seed: Seed) {
-    let token = Secret::from_random(SecretKind::Operator, [7; 32]);
-    let proxy = Proxy::start(Setup { database: database.to_owned(), token: token.clone() }).await;
-    let operator = Operator::new(proxy.url(), &token);
+    let setup = Setup::new(database);
+    let proxy = Proxy::start(setup.clone()).await;
+    let operator = Operator::new(proxy.url(), &setup.token);
     let enrolment = operator.population().await;
     let fleet = Fleet::enrol(&proxy.url(), &enrolment, CLIENTS, Learns::OwnWeight).await;
     proxy.kill_at_seeded_moments(KILLS, seed);

@@ -7,24 +7,20 @@
 
 mod buffered;
 pub(crate) mod fleet;
-pub(crate) mod operator;
-#[path = "../../../../tests/tests/system/support/postgres.rs"]
-pub(crate) mod postgres;
 mod private;
-pub(crate) mod process;
-pub(crate) mod proxy;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{Secret, SecretKind};
 use tributary_protocol::seed::Seed;
 
+use crate::support;
+use crate::support::operator::Operator;
+use crate::support::postgres;
+use crate::support::process::Setup;
+use crate::support::proxy::Proxy;
 use fleet::{Fleet, Learns};
-use operator::Operator;
-use process::Setup;
-use proxy::Proxy;
 
 const ROUNDS: u32 = 10;
 /// Every round selects all of them.
@@ -34,12 +30,12 @@ const AVERAGING: &str = "mean";
 /// Kills in a disturbed run.
 const KILLS: u32 = 10;
 
-/// Disturbed runs of averaging: 50 kills under CI, else 10.
+/// Disturbed runs of averaging: 20 kills under CI, else 10.
 fn runs() -> u64 {
-    if std::env::var_os("CI").is_some_and(|ci| ci == "true") { 5 } else { 1 }
+    support::runs(KILLS, 2)
 }
 
-/// Disturbed runs with companions: 20 kills under CI, else 10. What they do apart from averaging is storing and reading
+/// Disturbed runs with companions: at most 20 kills. What they do apart from averaging is storing and reading
 /// more files.
 fn runs_of(name: &str) -> u64 {
     if name == AVERAGING { runs() } else { runs().min(2) }
@@ -57,9 +53,9 @@ struct Played {
 
 /// Plays the job to its end on an empty database.
 async fn play(database: &str, kills: u32, seed: Seed, rules: &Value) -> Played {
-    let token = Secret::from_random(SecretKind::Operator, [7; 32]);
-    let proxy = Proxy::start(Setup { database: database.to_owned(), token: token.clone() }).await;
-    let operator = Operator::new(proxy.url(), &token);
+    let setup = Setup::new(database);
+    let proxy = Proxy::start(setup.clone()).await;
+    let operator = Operator::new(proxy.url(), &setup.token);
     let enrolment = operator.population().await;
     let fleet = Fleet::enrol(&proxy.url(), &enrolment, CLIENTS, Learns::Drawn).await;
     proxy.kill_at_seeded_moments(kills, seed);

@@ -6,18 +6,18 @@
 
 use serde_json::{Value, json};
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{JobId, Secret, SecretKind};
+use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{JobPrivacyState, check_ledger};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{Phase, Task};
 use tributary_server::db::{Db, RoundKey};
 
 use super::fleet::{Fleet, Learns};
-use super::operator::Operator;
-use super::postgres;
-use super::process::{Process, Setup};
-use super::proxy::Proxy;
 use super::{CLIENTS, KILLS, ROUNDS, cohorts, runs};
+use crate::support::operator::Operator;
+use crate::support::postgres;
+use crate::support::process::{Process, Setup};
+use crate::support::proxy::Proxy;
 
 /// Who drives the job.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ enum Drivers {
 
 /// Plays the job to its end on an empty database; returns all of its versions.
 async fn play(database: &str, drivers: Drivers, kills: u32, seed: Seed) -> Vec<Sha256Hash> {
-    let setup = Setup { database: database.to_owned(), token: Secret::from_random(SecretKind::Operator, [7; 32]) };
+    let setup = Setup::new(database);
     let proxy = Proxy::start(setup.clone()).await;
     let beside = match drivers {
         Drivers::One => None,

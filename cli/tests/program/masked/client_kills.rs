@@ -9,21 +9,21 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tributary_protocol::id::{Secret, SecretKind};
 use tributary_protocol::seed::Seed;
 
 use super::exchanges::Exchanges;
 use super::gate::{Gate, Start};
 use super::{CLIENTS, audit, outcome};
-use crate::killed::operator::Operator;
-use crate::killed::process::{Process, Setup};
+use crate::support::is_ci;
+use crate::support::operator::Operator;
+use crate::support::process::{Process, Setup};
 
 /// Columns of the tables.
 const INPUTS: usize = 4;
 
-/// Rounds, and kills of each client: 60 in all under CI, else 10.
+/// Rounds, and kills of each client: 30 in all under CI, else 10.
 fn lengths() -> (u32, u32) {
-    if super::is_ci() { (12, 12) } else { (3, 2) }
+    if is_ci() { (6, 6) } else { (3, 2) }
 }
 
 fn sections() -> Value {
@@ -57,7 +57,7 @@ async fn clients_that_are_killed_again_and_again_mask_once_and_go_on() {
     let (rounds, kills) = lengths();
     let directory = tempfile::tempdir().unwrap();
     let database = directory.path().join("tributary.db").display().to_string();
-    let setup = Setup { database: database.clone(), token: Secret::from_random(SecretKind::Operator, [7; 32]) };
+    let setup = Setup::new(&*database);
     let coordinator = Process::start(setup.clone()).await;
     audit::begin(&database).await;
     let url = format!("http://{}", coordinator.address);

@@ -8,17 +8,17 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tributary_protocol::id::{Secret, SecretKind};
 use tributary_protocol::seed::Seed;
 
 use super::exchanges::Exchanges;
 use super::fleet::Fleet;
 use super::{CLIENTS, audit, outcome};
 use crate::killed::fleet::OWN_STEP;
-use crate::killed::operator::Operator;
-use crate::killed::postgres::postgres;
-use crate::killed::process::{Process, Setup};
-use crate::killed::proxy::Proxy;
+use crate::support;
+use crate::support::operator::Operator;
+use crate::support::postgres::postgres;
+use crate::support::process::{Process, Setup};
+use crate::support::proxy::Proxy;
 
 const ROUNDS: u32 = 8;
 /// Kills in a run.
@@ -34,9 +34,9 @@ enum Drivers {
     Two,
 }
 
-/// Runs: 60 kills under CI, else 15.
+/// 30 kills under CI, else 15.
 fn runs() -> u64 {
-    if super::is_ci() { 4 } else { 1 }
+    support::runs(KILLS, 2)
 }
 
 fn sections() -> Value {
@@ -57,7 +57,7 @@ fn delta(client: usize, values: usize) -> Vec<f32> {
 }
 
 async fn play(database: &str, drivers: Drivers, seed: Seed) {
-    let setup = Setup { database: database.to_owned(), token: Secret::from_random(SecretKind::Operator, [7; 32]) };
+    let setup = Setup::new(database);
     let proxy = Proxy::start(setup.clone()).await;
     let beside = match drivers {
         Drivers::One => None,

@@ -1,81 +1,16 @@
-//! Clients that speak the device API by hand, so that a test knows their updates, masked and in the clear.
+//! Clients that mask by hand, so that a test knows their updates, masked and in the clear.
 
-use reqwest::{Client, Method, StatusCode};
-use serde_json::json;
+use reqwest::Method;
 use tributary_client::secure::{GroupTrust, Member, Next, Terms, system_entropy};
-use tributary_protocol::device::{Assignment, CheckInResponse, EnrolResponse};
+use tributary_protocol::device::Assignment;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::secure::messages::{Formed, Inbox};
 use tributary_protocol::secure::quantise::Quantiser;
 use tributary_protocol::secure::slots::Told;
 use tributary_protocol::secure::{Survivors, Words, packed};
 use tributary_protocol::seed::Seed;
-use tributary_protocol::update::{UpdateHeader, encode};
 
-/// An enrolled client.
-#[derive(Clone)]
-pub(super) struct Device {
-    http: Client,
-    server: String,
-    secret: String,
-}
-
-impl Device {
-    pub(super) async fn enrol(server: &str, token: &str) -> Self {
-        tributary_tls::install();
-        let http = Client::builder().no_proxy().build().unwrap();
-        let url = format!("{server}/device/v1/clients");
-        let enrolled = http.post(url).bearer_auth(token).json(&json!({})).send().await.unwrap();
-        let enrolled: EnrolResponse = enrolled.json().await.unwrap();
-        Self { http, server: server.to_owned(), secret: enrolled.secret.expose() }
-    }
-
-    /// Checks in until there is work.
-    pub(super) async fn work(&self) -> Assignment {
-        let request = json!({
-            "state": { "examples": 1_000 }, "sdk_version": "test", "codecs": ["f32", "f16", "bf16", "int8"],
-            "masks": true, "wait_ms": 60_000,
-        });
-        loop {
-            let answer = self.http.post(format!("{}/device/v1/checkins", self.server)).bearer_auth(&self.secret);
-            let answer = answer.json(&request).send().await.unwrap();
-            if let CheckInResponse::Assigned(assignment) = answer.json().await.unwrap() {
-                return *assignment;
-            }
-        }
-    }
-
-    /// The answer to a call for an assignment, which may be held.
-    async fn call(&self, method: Method, assignment: &Assignment, call: &str, body: &[u8]) -> Vec<u8> {
-        let url = format!("{}/device/v1/assignments/{}/{call}", self.server, assignment.id);
-        loop {
-            let request = self.http.request(method.clone(), &url).bearer_auth(&self.secret).body(body.to_vec());
-            let answer = request.send().await.unwrap();
-            let (status, answer) = (answer.status(), answer.bytes().await.unwrap());
-            if status != StatusCode::NO_CONTENT {
-                assert_eq!(status, StatusCode::OK, "{call}: {}", String::from_utf8_lossy(&answer));
-                return answer.to_vec();
-            }
-        }
-    }
-
-    /// Sends an update that is not masked.
-    pub(super) async fn contribute(&self, assignment: &Assignment, delta: &[f32]) {
-        let body = plain_update(assignment, delta);
-        self.call(Method::PUT, assignment, "update?weight=10&loss=0.5&steps=1&train_ms=1", &body).await;
-    }
-}
-
-/// The file of an update in the codec that the plan names.
-pub(super) fn plain_update(assignment: &Assignment, delta: &[f32]) -> Vec<u8> {
-    let header = UpdateHeader {
-        codec: assignment.plan.codec,
-        job: assignment.job.to_string(),
-        base_version: assignment.model_version.into(),
-    };
-    let parts = assignment.plan.model.parts().unwrap();
-    encode(delta, parts.shared(), &header, assignment.round, assignment.seed).unwrap()
-}
+use crate::support::device::Device;
 
 /// A client in the course of its exchange.
 pub(super) struct Seat {

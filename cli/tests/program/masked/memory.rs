@@ -18,9 +18,10 @@ use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::secure::Words;
 use tributary_protocol::seed::Seed;
 
-use super::device::{Device, Seat, Sent, plain_update};
+use super::device::{Seat, Sent};
 use super::search::Runs;
-use crate::killed::operator::Operator;
+use crate::support::device::{Device, plain_update};
+use crate::support::operator::Operator;
 
 const CLIENTS: usize = 5;
 /// Values of the model: bodies in the clear are files beside the database, masked ones too.

@@ -21,7 +21,3 @@ mod search;
 
 /// Every round selects all of them. Their group bears one lost member.
 const CLIENTS: usize = 5;
-
-fn is_ci() -> bool {
-    std::env::var_os("CI").is_some_and(|ci| ci == "true")
-}

@@ -6,7 +6,7 @@ use tributary_protocol::operator::{Assignment, GroupProgress, Round, RoundGroup}
 use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::state::{AssignmentState, GroupStage, Phase};
 
-use crate::killed::operator::Operator;
+use crate::support::operator::Operator;
 
 /// How far a value may be from the mean of the updates: the rounding of all of them.
 const ROUNDING: f32 = 1e-3;

@@ -26,6 +26,7 @@ pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) 
         client: client_id(client),
         base_version: 0,
         examples: 0,
+        places: 0,
         term: Term::Round,
     };
     let other_work = db.begin().await.unwrap().insert_assignments(&[assign(training(2), 1)], 50).await;
@@ -136,6 +137,8 @@ pub(super) async fn assignments_are_listed_by_client_number(db: &Db) {
         state: AssignmentState::Reported,
         reason: None,
         base_version: 0,
+        places: None,
+        updates: None,
         staleness: 0,
         assigned_at_ms: 40,
         fetched_at_ms: None,

@@ -15,7 +15,7 @@ pub(super) async fn open(tx: &mut Tx, number: u32) -> RoundKey {
     let round = NewRound { key, base_version: number - 1, opening: Opening { policy, ..OPENING } };
     tx.insert_round(&round, 30).await.unwrap();
     let moved = tx.move_assignments(key).await.unwrap();
-    assert!(tx.start_round(key, usize::try_from(moved).unwrap(), 40, None).await.unwrap());
+    assert!(tx.start_round(key, u32::try_from(moved).unwrap(), 40, None).await.unwrap());
     key
 }
 
@@ -26,6 +26,7 @@ fn work(number: u8, round: RoundKey, client: u8, deadline_at_ms: i64, seed: u64)
         client: client_id(client),
         base_version: round.number - 1,
         examples: 0,
+        places: 0,
         term: Term::Own { deadline_at_ms, seed: Seed(seed) },
     }
 }

@@ -29,6 +29,7 @@ pub(super) async fn a_member_comes_with_a_clock_and_leaves(db: &Db) {
         client: second,
         base_version: 0,
         examples: 0,
+        places: 0,
         term: Term::Own { deadline_at_ms: 900, seed: Seed(1) },
     };
     tx.insert_assignments(&[work], 50).await.unwrap();

@@ -21,6 +21,7 @@ fn candidate(number: u8) -> Candidate {
         answers: true,
         masks: true,
         signs: true,
+        relay: Some(7),
     }
 }
 

@@ -33,6 +33,7 @@ pub(super) const POLICY: TaskPolicy = TaskPolicy {
     proximal: None,
     clip_norm: None,
     is_private: false,
+    part_of: None,
 };
 
 /// What rounds open with.
@@ -137,6 +138,7 @@ pub(super) async fn start_round(tx: &mut Tx, key: RoundKey, cohort: u8) {
         client: client_id(client),
         base_version: 0,
         examples: 0,
+        places: 0,
         term: Term::Round,
     };
     tx.insert_assignments(&(1..=cohort).map(assignment).collect::<Vec<_>>(), 40).await.unwrap();

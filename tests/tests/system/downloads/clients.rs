@@ -148,6 +148,7 @@ async fn draw_everybody(world: &World) {
                 answers: false,
                 masks: false,
                 signs: false,
+                relay: None,
             };
             world.app().fleet.lobby.enter(client.population, Arc::new(candidate))
         })

@@ -46,6 +46,10 @@ pub(super) const ROOMS: [(&str, &[Room]); 2] = [
             room(&["blob/"], "a store keeps bodies and does not know what they mean"),
             room(&["backup/"], "a backup is a copy of the database with its bodies, and needs no coordinator"),
             room(&["evaluator.rs"], "the program that serves brings the networks; the coordinator asks for a result"),
+            room(
+                &["relay/mod.rs", "relay/upstream.rs"],
+                "the program that serves brings the way to a parent; a relay asks and tells",
+            ),
             room(&["specs.rs"], "a spec follows from a stored job file alone"),
             room(&["services.rs"], "every room above is given the services"),
             room(&["notify/"], "a notification is stored with what it is about, whatever that is"),
@@ -60,6 +64,7 @@ pub(super) const ROOMS: [(&str, &[Room]); 2] = [
             room(&["updates/"], "an update is received and folded in the same way, whatever its round becomes"),
             room(&["models/"], "a model is made from a closed round, whatever closed it"),
             room(&["masking/"], "a group ends as an update of its round, whatever becomes of that"),
+            room(&["relay/"], "a relay's rounds end at its parent, whatever made it look"),
             room(&["central/"], "an evaluation here needs a version and a test set, and no client"),
             room(&["scheduled/"], "retention and upkeep need neither driver nor API"),
             room(&["driver/"], "a driver derives its steps from stored state, not from requests"),

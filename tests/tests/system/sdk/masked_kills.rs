@@ -193,7 +193,7 @@ async fn a_member_that_is_killed_at_any_of_its_requests_goes_on_and_counts_once(
 /// Rounds with about three deaths each: 60 of them under CI.
 #[tokio::test]
 async fn members_that_are_killed_at_seeded_requests_go_on_and_count_once() {
-    let rounds = if std::env::var_os("CI").is_some_and(|ci| ci == "true") { 20 } else { 5 };
+    let rounds = if std::env::var_os("CI").is_some_and(|ci| ci == "true") { 10 } else { 5 };
     let mut scene = Scene::start().await;
     let mut stream = Seed(23).stream();
     for _ in 0..rounds {

@@ -27,7 +27,7 @@ use tributary_protocol::seed::Seed;
 /// Histories of a plain run.
 const HISTORIES: u64 = 140;
 /// Histories of a run in continuous integration: about a second of one core each.
-const HISTORIES_CI: u64 = 300;
+const HISTORIES_CI: u64 = 160;
 /// Histories that are played at the same time; each has a separate world.
 const AT_ONCE: usize = 4;
 

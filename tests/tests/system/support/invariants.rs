@@ -30,13 +30,17 @@ impl World {
         let path = format!("/jobs/{job}/rounds/{}/assignments?task={task}", round.number);
         let assignments: Page<Assignment> = self.look(&path).await.ok();
         let assignments = assignments.items;
-        let ended = |state| assignments.iter().filter(|assignment| assignment.state == state).count() as u32;
+        let of = |state| assignments.iter().filter(move |assignment| assignment.state == state);
+        let ended = |state| of(state).map(|assignment| assignment.places.unwrap_or(1)).sum::<u32>();
+        // The places of a relay whose clients brought no update.
+        let missing =
+            of(AssignmentState::Reported).map(|sum| sum.places.unwrap_or(0) - sum.updates.unwrap_or(0)).sum::<u32>();
         let counted = (round.cohort, round.reported, round.rejected, round.failed, round.expired);
         let listed = (
-            assignments.len() as u32,
-            ended(AssignmentState::Reported),
+            assignments.iter().map(|assignment| assignment.places.unwrap_or(1)).sum::<u32>(),
+            ended(AssignmentState::Reported) - missing,
             ended(AssignmentState::Rejected),
-            ended(AssignmentState::Failed),
+            ended(AssignmentState::Failed) + missing,
             ended(AssignmentState::Expired),
         );
         assert_eq!(counted, listed, "{task} round {}: cohort, reported, rejected, failed, expired", round.number);

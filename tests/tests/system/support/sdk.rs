@@ -131,6 +131,7 @@ pub(crate) async fn draw_everybody(world: &World) {
                 answers: true,
                 masks: true,
                 signs: true,
+                relay: None,
             };
             world.app().fleet.lobby.enter(client.population, Arc::new(candidate))
         })

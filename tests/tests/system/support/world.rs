@@ -10,6 +10,8 @@ use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tributary::relay::Parent;
+use tributary_client::Client;
 use tributary_protocol::device::{Assignment, CheckInResponse};
 use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::operator::{self, CreatedToken, Job, Page, Round};
@@ -23,7 +25,7 @@ use tributary_server::metrics::MetricsAccess;
 use tributary_server::notify::NotifySettings;
 use tributary_server::people::OidcSettings;
 use tributary_server::runtime::clock::{Clock, ManualClock};
-use tributary_server::{Config, Coordinator};
+use tributary_server::{Config, Coordinator, RelaySettings};
 
 use super::evaluator::LayerEvaluator;
 use super::postgres::Database;
@@ -59,6 +61,9 @@ pub(crate) struct World {
     oidc: Option<OidcSettings>,
     devices: DeviceSettings,
     notify: Option<NotifySettings>,
+    relay: Option<RelaySettings>,
+    /// Where a relay keeps who it is to its parent.
+    relay_state: Option<Arc<TempDir>>,
     /// Keeps the port for the time between two coordinators.
     _place: TcpSocket,
     running: Option<Running>,
@@ -175,6 +180,30 @@ impl World {
         world.begun().await
     }
 
+    /// A relay of this coordinator, as in production. Its clients are of the population that it has at its parent.
+    pub(crate) async fn relay(&self) -> Self {
+        let state = directory_in_memory();
+        let client = Client::builder(self.server(), self.relay_token().await).state_dir(state.path());
+        let uplink = client.http_client(http()).build().unwrap().into_uplink();
+        let population = uplink.population().await.unwrap();
+        let (_, hand) = Clock::manual(NOW_MS);
+        let mut world = Self::place(Clock::System, hand, true, Store::of_the_run().await);
+        world.relay = Some(RelaySettings { upstream: Arc::new(Parent(uplink)), population });
+        world.relay_state = Some(Arc::new(state));
+        let coordinator = world.open_coordinator().await;
+        world.operator = coordinator.first_operator_token().unwrap().expose();
+        world.serve(coordinator);
+        world.enrolment = world.token("devices").await.secret.expose();
+        world
+    }
+
+    /// An enrolment token for relays.
+    pub(crate) async fn relay_token(&self) -> String {
+        let wanted = json!({ "kind": "enrolment", "population": "devices", "attributes": { "relay": "true" } });
+        let created: CreatedToken = self.operate(Method::POST, "/tokens", &wanted).await.ok();
+        created.secret.expose()
+    }
+
     async fn begin(clock: Clock, hand: Arc<ManualClock>, drives: bool, store: Store) -> Self {
         Self::place(clock, hand, drives, store).begun().await
     }
@@ -215,6 +244,8 @@ impl World {
             oidc: None,
             devices: DeviceSettings::default(),
             notify: None,
+            relay: None,
+            relay_state: None,
             running: None,
         }
     }
@@ -239,6 +270,7 @@ impl World {
             oidc: self.oidc.clone(),
             devices: self.devices.clone(),
             notify: self.notify.clone(),
+            relay: self.relay.clone(),
             evaluator: Some(Arc::new(LayerEvaluator)),
             ..Config::default()
         };

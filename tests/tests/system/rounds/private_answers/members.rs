@@ -26,7 +26,8 @@ pub(super) const TOLD: &[(&str, &str)] = &[
     (
         "Assignment",
         "assigned_at_ms attributes base_version client client_number ended_at_ms explanation fetched_at_ms id \
-         late_at_ms reason shape spare staleness state stopped_at_ms straggler upload_at_ms upload_ms weight work_ms",
+         late_at_ms places reason shape spare staleness state stopped_at_ms straggler updates upload_at_ms upload_ms weight \
+         work_ms",
     ),
     // Of jobs with secure aggregation, which have sums alone.
     ("RoundGroup", "degree id members reason signed since_ms stage survivors_min threshold"),

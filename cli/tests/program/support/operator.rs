@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Secret;
 use tributary_protocol::operator::{Assignment, Page, Round, RoundDetail, RoundGroup};
+use tributary_protocol::relay::RELAY_ATTRIBUTE;
+use tributary_protocol::state::Phase;
 
 /// Longest wait for events.
 const NEWS_WAIT_MS: u32 = 20_000;
@@ -27,10 +29,35 @@ impl Operator {
     /// Creates the population; returns an enrolment token for it.
     pub(crate) async fn population(&self) -> String {
         self.call(Method::POST, "populations", Some(&json!({"name": "p"}))).await.unwrap();
-        let token = self
-            .call(Method::POST, "tokens", Some(&json!({"kind": "enrolment", "population": "p", "label": "test"})))
-            .await;
+        self.token(&json!({})).await
+    }
+
+    /// An enrolment token for relays of the population.
+    pub(crate) async fn relay_token(&self) -> String {
+        self.token(&json!({ RELAY_ATTRIBUTE: "true" })).await
+    }
+
+    async fn token(&self, attributes: &Value) -> String {
+        let token = json!({ "kind": "enrolment", "population": "p", "label": "test", "attributes": attributes });
+        let token = self.call(Method::POST, "tokens", Some(&token)).await;
         token.unwrap()["secret"].as_str().unwrap().to_owned()
+    }
+
+    /// Clients that have enrolled.
+    pub(crate) async fn clients(&self) -> usize {
+        self.get("clients?population=p&limit=1000").await["items"].as_array().unwrap().len()
+    }
+
+    /// Deletes a job that has ended.
+    pub(crate) async fn delete_job(&self, job: &str) {
+        let url = format!("{}/operator/v1/jobs/{job}", self.url);
+        let deleted = self.http.delete(url).bearer_auth(&self.token).send().await.unwrap();
+        assert!(deleted.status().is_success(), "{}", deleted.text().await.unwrap());
+    }
+
+    /// Ends a job for good.
+    pub(crate) async fn stop_job(&self, job: &str) {
+        self.call(Method::POST, &format!("jobs/{job}/stop"), None).await.unwrap();
     }
 
     /// Creates a job with these sections and this algorithm of its clients; returns its id.
@@ -63,8 +90,27 @@ impl Operator {
 
     /// Returns when the job is completed.
     pub(crate) async fn completed(&self, job: &str) {
+        self.becomes(job, &format!("jobs/{job}"), |job| job["state"] == "completed").await;
+    }
+
+    /// Returns when a round is in this phase.
+    pub(crate) async fn round_is(&self, job: &str, round: u32, phase: Phase) {
+        let path = format!("jobs/{job}/rounds/{round}");
+        self.becomes(job, &path, |detail| detail["round"]["phase"] == phase.as_str()).await;
+    }
+
+    /// Returns when no round of a job is open.
+    pub(crate) async fn rounds_end(&self, job: &str) {
+        let ended = [Phase::Committed.as_str(), Phase::Abandoned.as_str()];
+        let is_ended = |round: &Value| ended.iter().any(|phase| round["phase"] == *phase);
+        let path = format!("jobs/{job}/rounds?limit=1000");
+        self.becomes(job, &path, |rounds| rounds["items"].as_array().unwrap().iter().all(is_ended)).await;
+    }
+
+    /// Reads something of a job after each of its events, until it is as asked for.
+    async fn becomes(&self, job: &str, path: &str, is_so: impl Fn(&Value) -> bool) {
         let mut after = String::from("0");
-        while self.get(&format!("jobs/{job}")).await["state"] != "completed" {
+        while !is_so(&self.get(path).await) {
             let news = self.get(&format!("events?job={job}&after={after}&wait_ms={NEWS_WAIT_MS}")).await;
             if let Some(last) = news["items"].as_array().unwrap().last() {
                 after = last["sequence"].to_string();
@@ -77,12 +123,16 @@ impl Operator {
         Sha256Hash::of(&self.model_file(job, version).await)
     }
 
+    /// The rounds of a job.
+    pub(crate) async fn rounds(&self, job: &str) -> Vec<Round> {
+        let rounds = self.get(&format!("jobs/{job}/rounds?limit=1000")).await;
+        serde_json::from_value::<Page<Round>>(rounds).unwrap().items
+    }
+
     /// The rounds of a job, each with its assignments.
     pub(crate) async fn history(&self, job: &str) -> Vec<(Round, Vec<Assignment>)> {
-        let rounds: Page<Round> =
-            serde_json::from_value(self.get(&format!("jobs/{job}/rounds?limit=1000")).await).unwrap();
         let mut history = Vec::new();
-        for round in rounds.items {
+        for round in self.rounds(job).await {
             let path = format!("jobs/{job}/rounds/{}/assignments?limit=1000", round.number);
             let page: Page<Assignment> = serde_json::from_value(self.get(&path).await).unwrap();
             history.push((round, page.items));

@@ -1,0 +1,103 @@
+//! A coordinator's process.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
+use tributary_protocol::id::{Secret, SecretKind};
+
+/// The settings of every process of a run.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    pub(crate) database: String,
+    /// The operator's.
+    pub(crate) token: Secret,
+    /// Of a relay.
+    pub(crate) parent: Option<Parent>,
+}
+
+/// What a relay knows of its parent.
+#[derive(Clone)]
+pub(crate) struct Parent {
+    pub(crate) url: String,
+    /// An enrolment token that grants relays.
+    pub(crate) token: String,
+    pub(crate) state_folder: PathBuf,
+}
+
+impl Setup {
+    pub(crate) fn new(database: impl Into<String>) -> Self {
+        let token = Secret::from_random(SecretKind::Operator, [7; 32]);
+        Self { database: database.into(), token, parent: None }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tributary"));
+        command.arg("--json");
+        match &self.parent {
+            None => command.arg("serve"),
+            Some(parent) => {
+                command.args(["relay", "--upstream", &parent.url, "--token", &parent.token]);
+                command.arg("--state-dir").arg(&parent.state_folder)
+            }
+        };
+        command
+            .args(["--listen", "127.0.0.1:0", "--node", "one", "--log", "error", "--database", &self.database])
+            .env("TRIBUTARY_OPERATOR_TOKEN", self.token.expose())
+            .env_remove("TRIBUTARY_CONFIG")
+            .env_remove("TRIBUTARY_BLOBS")
+            .env_remove("TRIBUTARY_LEASE")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        command
+    }
+}
+
+/// A process that listens; killed when dropped.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    /// The first line of its output.
+    pub(crate) serving: Value,
+}
+
+impl Process {
+    /// Starts it and waits until it listens.
+    pub(crate) async fn start(setup: Setup) -> Self {
+        tokio::task::spawn_blocking(move || {
+            let mut child = setup.command().spawn().unwrap();
+            let mut line = String::new();
+            BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            let serving: Value = serde_json::from_str(&line).expect("it did not start");
+            let url = serving["url"].as_str().unwrap();
+            let address = url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
+            Self { child, address, serving }
+        })
+        .await
+        .unwrap()
+    }
+}
+
+impl Process {
+    /// Asks it to stop, as a service manager does. Returns when it has, without a failure.
+    pub(crate) async fn stopped(mut self) {
+        let mut a_child_ended = signal(SignalKind::child()).unwrap();
+        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(asked.success());
+        while self.child.try_wait().unwrap().is_none() {
+            a_child_ended.recv().await;
+        }
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Process {
+    /// SIGKILL.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,7 @@
+//! Relays: coordinators between clients and a coordinator.
+//!
+//! Goal: a tree of relays has the bits of the flat round, and no update that a relay acknowledged is lost or counted
+//! twice, whatever ends.
+
+mod refusals;
+mod tree;
