@@ -24,6 +24,7 @@ const REASON_TEXTS: Record<AbandonReason, string> = {
   fault: "A stored update or the base model could not be read.",
   superseded: "A newer evaluation took its place.",
   overdrawn: "The secret draw took more clients than a round may have, which is rare.",
+  upstream: "The parent of this relay takes no sum of the round any more.",
 };
 const REASONS = Object.keys(REASON_TEXTS) as AbandonReason[];
 

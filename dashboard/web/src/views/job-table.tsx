@@ -25,7 +25,7 @@ const STATES = [
   { value: "", label: "any" },
   { value: "open", label: "open" },
   { value: "ended", label: "ended" },
-  ...["running", "paused", "awaiting_model", "completed", "stopped"].map((value) => ({
+  ...["running", "relaying", "paused", "awaiting_model", "completed", "stopped"].map((value) => ({
     value,
     label: value.replace("_", " "),
   })),

@@ -217,6 +217,8 @@ export function Waiting({
   switch (job.state) {
     case "awaiting_model":
       return <UploadModel job={job.id} name={job.name} />;
+    case "relaying":
+      return <Empty title="Between two parts">The next one comes from the parent of this relay.</Empty>;
     case "paused":
       return <Empty title="Paused">No round opens until the job is resumed.</Empty>;
     case "running":

@@ -17,6 +17,7 @@ import { Deadlines } from "./round-deadlines";
 import { GroupsPanel } from "./round-groups";
 import { RoundHead } from "./round-head";
 import { Lost } from "./round-lost";
+import { RelaysPanel } from "./round-relays";
 import { TimeLines } from "./round-time-lines";
 import { Updates } from "./round-updates";
 
@@ -97,6 +98,7 @@ export function RoundView({ job, number }: { job: string; number: number }) {
         <OutlookPanel job={parent.data} changed={parent.refresh} />
       )}
       {task === "train" && assignments.items.length > 0 && <Updates round={round} assignments={assignments.items} />}
+      <RelaysPanel items={assignments.items} />
       <AssignmentTable assignments={assignments} task={task} />
       {suggested && parent.data && (
         <PolicyDialog
