@@ -82,7 +82,7 @@ impl Fleet {
 }
 
 /// Downloads the model of an assignment and sends the client's update to it.
-pub(super) async fn contribute(client: usize, device: &Device, work: &Assignment) -> Result<(), Problem> {
+pub(super) async fn contribute(client: usize, device: &Device, work: &Assignment) -> Result<(), Box<Problem>> {
     let model = device.model(work).await?;
     assert_eq!(Sha256Hash::of(&model), work.model_sha256, "client {client}");
     let values = work.plan.model.parts().unwrap().shared().total();

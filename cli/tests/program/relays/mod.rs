@@ -8,10 +8,12 @@
 //! | [`kills`] | a relay or the parent is killed at seeded moments |
 //! | [`uplink`] | the link between a relay and its parent is cut |
 //! | [`over`] | the parent's round ends before a relay delivers |
+//! | [`restored`] | the parent goes back to an older state |
 
 mod fleet;
 mod kills;
 mod over;
+mod restored;
 mod tree;
 mod uplink;
 mod whole;

@@ -36,8 +36,8 @@ async fn clients_of_a_relay_are_told_that_the_parent_has_ended_the_round() {
     tree.end().await;
 }
 
-/// A tree whose first job was stopped at the parent while the uplink of a relay was cut. That relay holds a sum which it
-/// could not deliver.
+/// A tree whose first job was stopped at the parent while the uplink of a relay was cut. That relay holds a sum that
+/// it could not deliver.
 async fn stopped_meanwhile() -> (Tree, String, Vec<Assignment>) {
     let tree = Tree::start(Victim::Relay).await;
     let job = tree.create_job().await;

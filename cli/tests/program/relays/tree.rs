@@ -16,6 +16,8 @@ use crate::support::operator::Operator;
 use crate::support::process::{Parent, Setup};
 use crate::support::proxy::Proxy;
 
+const PARENT: &str = "parent";
+
 /// A parent and its relays. Clients and relays reach the processes through proxies, so their addresses stay when a
 /// process is started again.
 pub(super) struct Tree {
@@ -24,7 +26,7 @@ pub(super) struct Tree {
     pub(super) relays: Vec<Relay>,
     pub(super) fleet: Fleet,
     _front: Proxy,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// Which process is killed.
@@ -78,7 +80,8 @@ impl Tree {
     pub(super) async fn start(victim: Victim) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let parent = Host::new();
-        let setup = Setup::new(database(folder.path()));
+        std::fs::create_dir(folder.path().join(PARENT)).unwrap();
+        let setup = Setup::new(database(&folder.path().join(PARENT)));
         parent.start(setup.clone()).await;
         let front = Proxy::between(&parent, &Host::new()).await;
         let operator = Operator::new(front.url(), &setup.token);
@@ -90,7 +93,12 @@ impl Tree {
         }
         let entrances: Vec<_> = relays.iter().map(Relay::entrance).collect();
         let fleet = Fleet::enrol(&entrances).await;
-        Self { parent, operator, relays, fleet, _front: front, _folder: folder }
+        Self { parent, operator, relays, fleet, _front: front, folder }
+    }
+
+    /// Where the parent's database is, and nothing else.
+    pub(super) fn parent_folder(&self) -> PathBuf {
+        self.folder.path().join(PARENT)
     }
 
     pub(super) async fn create_job(&self) -> String {

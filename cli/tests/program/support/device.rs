@@ -40,18 +40,18 @@ impl Device {
     }
 
     /// The model of an assignment, as a file.
-    pub(crate) async fn model(&self, assignment: &Assignment) -> Result<Bytes, Problem> {
+    pub(crate) async fn model(&self, assignment: &Assignment) -> Result<Bytes, Box<Problem>> {
         let path = format!("jobs/{}/models/{}", assignment.job, assignment.model_version);
         self.answer(Method::GET, &path, |call| call).await
     }
 
     /// Whether an assignment is still open: the problem says why it is not.
-    pub(crate) async fn ask(&self, assignment: &Assignment) -> Result<(), Problem> {
+    pub(crate) async fn ask(&self, assignment: &Assignment) -> Result<(), Box<Problem>> {
         self.answer(Method::GET, &format!("assignments/{}", assignment.id), |call| call).await.map(drop)
     }
 
     /// Sends an update that is not masked.
-    pub(crate) async fn put_update(&self, work: &Assignment, delta: &[f32], weight: u32) -> Result<(), Problem> {
+    pub(crate) async fn put_update(&self, work: &Assignment, delta: &[f32], weight: u32) -> Result<(), Box<Problem>> {
         let body = plain_update(work, delta);
         let path = format!("assignments/{}/update?weight={weight}&loss=0.5&steps=1&train_ms=1", work.id);
         self.answer(Method::PUT, &path, |call| call.body(body.clone())).await.map(drop)
@@ -79,7 +79,7 @@ impl Device {
         method: Method,
         path: &str,
         with: impl Fn(RequestBuilder) -> RequestBuilder,
-    ) -> Result<Bytes, Problem> {
+    ) -> Result<Bytes, Box<Problem>> {
         let (status, answer) = self.send(method, path, with).await;
         let text = || String::from_utf8_lossy(&answer);
         match status.is_success() {
