@@ -8,7 +8,8 @@ export type AbandonReason =
   | "not_finite"
   | "fault"
   | "superseded"
-  | "overdrawn";
+  | "overdrawn"
+  | "upstream";
 
 /** An account: a person who signs in with a password. */
 export interface Account {
@@ -257,6 +258,8 @@ export type Assignment = Traffic & {
   loss?: number;
   /** Named scalars that the client reported. */
   metrics?: Metrics;
+  /** Of a relay: the clients of the cohort that it stands for. Absent for a client. */
+  places?: number;
   /** Why the update was rejected or the client gave up. */
   reason?: string;
   /**
@@ -280,6 +283,8 @@ export type Assignment = Traffic & {
   straggler?: Straggler;
   /** L2 norm of the update. */
   update_norm?: number;
+  /** Of a relay: the updates in its sum. Absent until it has reported, and for a client. */
+  updates?: number;
   /** Time at which the first byte of the update arrived. */
   upload_at_ms?: number;
   /** Time from the first to the last byte of the update, in milliseconds. */
@@ -492,6 +497,8 @@ export interface CheckInRequest {
    * aggregation.
    */
   masks?: boolean;
+  /** What a relay offers. It is refused (`forbidden`) from a client whose token grants no `relay`. */
+  relay?: RelayOffer;
   /**
    * What the client's table has in common with others ([`Inputs::schema_hash`]), if a job's columns were
    * applied to it. It gets no work of jobs with another schema.
@@ -1017,6 +1024,8 @@ export interface DeviceAssignment {
   model_version: number;
   /** Model, training settings and codec. */
   plan: Plan;
+  /** The part of a relay in the round. Absent for clients. */
+  relay?: RelayTerms;
   /** Number of the round in its job, from 1. */
   round: number;
   /** Seed of all random choices of the client in this round. */
@@ -1569,7 +1578,7 @@ export interface JobPrivacyState {
 }
 
 /** The state of a job. */
-export type JobState = "awaiting_model" | "running" | "paused" | "stopped" | "completed";
+export type JobState = "awaiting_model" | "running" | "relaying" | "paused" | "stopped" | "completed";
 
 /** Summary of a job in a list. */
 export type JobSummary = JobHead & {
@@ -2514,6 +2523,27 @@ export type RateSchedule =
       factor?: number;
       kind: "steps";
     };
+
+/** What a relay offers when it checks in. */
+export interface RelayOffer {
+  /** Clients that wait at the relay, 0 to 10,000: it can stand for as many. With 0 it gets no work. */
+  places: number;
+}
+
+/** What a relay needs to play its part of a round. */
+export interface RelayTerms {
+  /**
+   * Clients of the whole round. With the caps of the job they fix the binary point, which all its sums
+   * share.
+   */
+  cohort: number;
+  /** The job. */
+  job: JobFile;
+  /** Largest L2 norm of an update. Absent without a bound. */
+  norm_max?: number;
+  /** Most updates of the sum. */
+  places: number;
+}
 
 /** A credential that the client should replace now. It works a while longer. */
 export type Renewal = "certificate" | "secret";
