@@ -20,7 +20,7 @@ use crate::services::Services;
 
 /// Versions that a relay keeps: that of the open round, and one for clients that are late.
 const VERSIONS_KEPT: u32 = 2;
-/// The part of the parent's deadline, as a divisor, that is kept for the delivery of the sum at least.
+/// The part of the parent's deadline, as a divisor, that is kept for the delivery of the sum.
 const DELIVERY_PART: i64 = 20;
 
 /// Why an order was not taken.
@@ -64,20 +64,19 @@ impl From<UploadError> for TakeError {
     }
 }
 
-/// Opens the round of an order. `delivery_ms` is how long the last delivery took.
+/// Opens the round of an order.
 pub(super) async fn take(
     services: &Services,
     upstream: &dyn Upstream,
     population: &Name,
     assignment: &Assignment,
-    delivery_ms: i64,
 ) -> Result<(), TakeError> {
     let terms = assignment.relay.as_deref().filter(|_| assignment.task == Task::Train);
     let terms = terms.ok_or_else(|| TakeError::Unfit("a relay takes parts in trainings alone".into()))?;
     let file = played(terms, population);
     let spec = Arc::new(JobSpec::new(assignment.job, file)?).of_sums(terms.cohort);
     let base_version = assignment.model_version;
-    let left_ms = time_left_ms(assignment.deadline_in_ms, delivery_ms);
+    let left_ms = time_left_ms(assignment.deadline_in_ms);
     let opening = Opening {
         policy: TaskPolicy::of_part(&spec.file, terms.places, terms.cohort, left_ms),
         seed: assignment.seed,
@@ -115,9 +114,9 @@ fn played(terms: &RelayTerms, population: &Name) -> JobFile {
 }
 
 /// The time for the clients of a part: what the parent leaves, without what the delivery will take.
-fn time_left_ms(deadline_in_ms: u64, delivery_ms: i64) -> i64 {
+fn time_left_ms(deadline_in_ms: u64) -> i64 {
     let all_ms = i64::try_from(deadline_in_ms).unwrap_or(i64::MAX);
-    (all_ms - (all_ms / DELIVERY_PART).max(2 * delivery_ms)).max(1)
+    (all_ms - all_ms / DELIVERY_PART).max(1)
 }
 
 /// The model of an order, from the parent.
@@ -144,8 +143,6 @@ mod tests {
 
     #[test]
     fn time_is_kept_for_the_delivery() {
-        assert_eq!(time_left_ms(100_000, 0), 95_000);
-        assert_eq!(time_left_ms(100_000, 10_000), 80_000);
-        assert_eq!(time_left_ms(1_000, 10_000), 1);
+        assert_eq!([100_000, 10, 0].map(time_left_ms), [95_000, 10, 1]);
     }
 }

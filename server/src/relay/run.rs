@@ -102,7 +102,7 @@ impl Relaying {
                 return Ok(());
             }
         };
-        match take(&self.services, &*self.upstream, &self.population, &assignment, 0).await {
+        match take(&self.services, &*self.upstream, &self.population, &assignment).await {
             Err(TakeError::Unfit(reason)) => {
                 tracing::warn!(%reason, job = %assignment.job, "a part in a round cannot be played");
                 Ok(self.upstream.give_up(assignment.id, reason).await?)

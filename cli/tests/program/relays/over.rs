@@ -77,6 +77,7 @@ async fn a_sum_for_a_round_that_ended_while_the_uplink_was_cut_is_dropped() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sum_for_a_job_that_was_deleted_while_the_uplink_was_cut_is_dropped() {
     let (tree, job, _) = stopped_meanwhile().await;
+    within_reason("the parent's round ends", tree.operator.rounds_end(&job)).await;
     tree.operator.delete_job(&job).await;
     check_the_next_job(tree, &job).await;
 }

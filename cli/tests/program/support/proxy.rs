@@ -1,10 +1,5 @@
-<<<<<<< HEAD
 //! A proxy in front of a process. It counts pieces of traffic, so that a process is killed at seeded moments, and can
 //! be cut.
-=======
-//! A proxy in front of a process. It counts pieces of traffic, so that a process is killed at seeded moments, and it
-//! can be cut.
->>>>>>> h-c
 
 use std::net::SocketAddr;
 use std::sync::Arc;
