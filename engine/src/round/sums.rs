@@ -38,11 +38,18 @@ pub(super) fn suits(job: &JobFile, task: Task) -> Result<(), &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::round::played::job_file;
+
+    fn job(settings: &str) -> JobFile {
+        let text = format!(
+            "name = 'j'\npopulation = 'p'\nmodel.parameters = [{{ name = 'w', shape = [1] }}]\n\
+             training.epochs = 1\ntraining.optimizer = {{ kind = 'sgd', learning_rate = 1.0 }}\n{settings}"
+        );
+        JobFile::parse(&text).unwrap()
+    }
 
     #[test]
     fn what_a_sum_cannot_tell_is_named() {
-        let suits = |settings: &str| super::suits(&job_file(settings), Task::Train);
+        let suits = |settings: &str| super::suits(&job(settings), Task::Train);
         assert_eq!(suits(""), Ok(()));
         assert_eq!(suits("aggregation.combine = 'uniform_mean'\nupdate.codec = 'top_k'"), Ok(()));
         assert_eq!(suits("training.algorithm = { kind = 'fed_prox', mu = 0.1 }"), Ok(()));
@@ -52,10 +59,10 @@ mod tests {
             ("training.algorithm = { kind = 'fed_nova' }", "more than one sum"),
             ("round.selection = { kind = 'weighted' }", "known of them"),
             ("round.mode = { kind = 'buffered', buffer = 3, concurrency = 7 }", "synchronous"),
-            ("update.norm_max = { kind = 'adaptive' }", "norm bound"),
+            ("update.norm_max = { quantile = 0.5 }", "norm bound"),
         ] {
             assert!(suits(settings).is_err_and(|reason| reason.contains(word)), "{settings}");
         }
-        assert_eq!(super::suits(&job_file(""), Task::Evaluate), Err("relays bring updates alone"));
+        assert_eq!(super::suits(&job(""), Task::Evaluate), Err("relays bring updates alone"));
     }
 }

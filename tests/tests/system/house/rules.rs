@@ -47,7 +47,7 @@ pub(super) const ROOMS: [(&str, &[Room]); 2] = [
             room(&["backup/"], "a backup is a copy of the database with its bodies, and needs no coordinator"),
             room(&["evaluator.rs"], "the program that serves brings the networks; the coordinator asks for a result"),
             room(
-                &["relay/mod.rs", "relay/upstream.rs"],
+                &["relay/upstream.rs", "relay/mod.rs"],
                 "the program that serves brings the way to a parent; a relay asks and tells",
             ),
             room(&["specs.rs"], "a spec follows from a stored job file alone"),
