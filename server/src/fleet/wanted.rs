@@ -63,13 +63,14 @@ impl Wants {
         }
         let mut jobs = Vec::new();
         for row in tx.jobs_at_a_glance(Some(population), false, JOBS_MAX).await? {
-            if row.state == JobState::Running {
+            if matches!(row.state, JobState::Running | JobState::Relaying) {
                 let mut selecting = tx.open_rounds(row.id).await?;
                 selecting.retain(|round| round.phase == Phase::Selecting);
                 jobs.push(WantedJob { spec: services.specs.of(&row)?, selecting });
             }
         }
-        let has_running_job = !jobs.is_empty() || tx.has_running_job(population).await?;
+        // What the parent of a relay runs is not known here before the first order.
+        let has_running_job = !jobs.is_empty() || services.upstream.is_some() || tx.has_running_job(population).await?;
         let wanted = Arc::new(Wanted { has_running_job, jobs });
         self.0.keep(population.clone(), (changes, Arc::clone(&wanted)), now_ms);
         Ok(wanted)

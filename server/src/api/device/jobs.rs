@@ -19,7 +19,7 @@ const JOBS_MAX: u32 = 100;
 pub(super) async fn open(State(app): State<Arc<App>>, enroller: Enroller) -> Answer<Json<OpenJobs>> {
     let rows = app.db.read().await?.jobs_at_a_glance(Some(&enroller.population), false, JOBS_MAX).await?;
     let mut jobs = Vec::new();
-    for row in rows.iter().filter(|row| row.state == JobState::Running) {
+    for row in rows.iter().filter(|row| matches!(row.state, JobState::Running | JobState::Relaying)) {
         let file = &row.file.0;
         let input = match &file.model.spec {
             ModelSpec::Layers(model) => Some(model.input.clone()),

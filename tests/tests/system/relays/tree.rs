@@ -1,8 +1,9 @@
 //! A tree has the bits of the flat round, at any depth and in every codec.
 
 use futures_util::future::join_all;
+use reqwest::Method;
 use serde_json::{Value, json};
-use tributary_protocol::device::{Assignment, CheckInResponse};
+use tributary_protocol::device::{Assignment, CheckInResponse, OpenJobs};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{Job, Page, Round};
@@ -10,7 +11,7 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{JobState, Phase};
 use tributary_protocol::update::CodecName;
 
-use crate::support::{Device, WEIGHTS, World, delta_file, figures, within_reason};
+use crate::support::{Answer, Device, WEIGHTS, World, delta_file, figures, within_reason};
 
 const CLIENTS: usize = 12;
 const ROUNDS: u32 = 3;
@@ -122,6 +123,10 @@ async fn relays_of_relays_make_the_same_model() {
     assert_eq!(versions(&root, &[&one, &two, &three, &four], &codec, "weighted_mean").await, expected);
     let shadows: Page<Job> = left.look("/jobs").await.ok();
     assert_eq!(shadows.items[0].head.state, JobState::Relaying);
+    // Clients without code read their tables by it.
+    let asked = left.request(Method::GET, "/device/v1/jobs").bearer_auth(&left.enrolment);
+    let open: OpenJobs = Answer::to(asked).await.ok();
+    assert_eq!(open.jobs[0].name.as_str(), "steps");
     let played: Round = left.round(shadows.items[0].head.id, 1).await;
     assert_eq!((played.phase, played.reported), (Phase::Committed, 6), "{played:?}");
 }
