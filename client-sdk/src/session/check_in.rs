@@ -43,7 +43,7 @@ pub(crate) async fn check_in(
         context.coordinator.check_in(&identity.secret, &CheckInRequest { signs, ..request.clone() }).await
     };
     let reply = as_known(context, identity, call).await?;
-    context.renew(identity, &reply.renew).await;
+    Box::pin(context.renew(identity, &reply.renew)).await;
     Ok(reply.response)
 }
 
@@ -57,10 +57,11 @@ pub(crate) async fn as_known<T, F>(
 where
     F: Future<Output = Result<T, ClientError>>,
 {
-    match call(identity.clone()).await {
+    // Boxed: the threads of apps have small stacks, and the future of a session contains this one.
+    match Box::pin(call(identity.clone())).await {
         Err(error) if may_enrol_again(identity, &error) => {
-            *identity = context.identity_after(identity).await?;
-            call(identity.clone()).await
+            *identity = Box::pin(context.identity_after(identity)).await?;
+            Box::pin(call(identity.clone())).await
         }
         answer => answer,
     }

@@ -58,7 +58,7 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
             Step::Resume => Step::after_resume(state.finished()?),
             Step::CheckIn => {
                 let request = check_in_request(context, trainer, host);
-                Step::after_check_in(check_in(context, &mut identity, &request).await)
+                Step::after_check_in(Box::pin(check_in(context, &mut identity, &request)).await)
             }
             Step::Fetch(assignment) => match context.floor.refuses(&assignment.plan) {
                 Some(why) => Step::kept_back(assignment.id, why),
