@@ -43,7 +43,7 @@ pub async fn run(
     output: &Output,
 ) -> Result<(), CliError> {
     let uplink = client(&args, token, ca)?.into_uplink();
-    // The first call enrols the relay, so that a wrong address or token is told before anything is served.
+    // This call enrols the relay: a wrong address or token ends the program before it serves.
     let population = uplink.population().await?;
     let relay = RelaySettings { upstream: Arc::new(Parent(uplink)), population };
     serve::run(args.serve, Some(relay), output).await

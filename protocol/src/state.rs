@@ -426,6 +426,11 @@ impl JobState {
     pub fn is_final(self) -> bool {
         matches!(self, Self::Stopped | Self::Completed)
     }
+
+    /// Whether the job has work for clients, now or with its next round.
+    pub fn is_running(self) -> bool {
+        matches!(self, Self::Running | Self::Relaying)
+    }
 }
 
 #[cfg(test)]

@@ -97,8 +97,8 @@ impl Uplink {
         }
     }
 
-    /// Sends the sum of an order. One that broke off, in an earlier process too, continues where it ended if the bytes
-    /// are the same. If the parent refuses the sum and still waits for another report, it is told that none follows.
+    /// Sends the sum of an order. The same bytes continue where an earlier delivery broke off, also one of an earlier
+    /// process. A parent that refuses the sum, and keeps the order open, gets a failure report.
     ///
     /// # Errors
     /// [`ClientError`] if the parent does not answer, or cannot take the sum now: deliver it again later.

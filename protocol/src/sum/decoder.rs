@@ -1,4 +1,4 @@
-//! Reads a sum that somebody else made, piece by piece, and trusts nothing in it.
+//! Reads and checks a sum, piece by piece.
 
 use super::block::{BLOCK_BYTES_MAX, BLOCK_VALUES, HEAD_BYTES, Shape, unpack};
 use super::error::SumError;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 use tributary_protocol::id::Name;
-use tributary_protocol::state::{JobState, Phase};
+use tributary_protocol::state::Phase;
 
 use crate::db::{ClientRow, DbError, RoundRow, Tx};
 use crate::runtime::kept::Kept;
@@ -63,7 +63,7 @@ impl Wants {
         }
         let mut jobs = Vec::new();
         for row in tx.jobs_at_a_glance(Some(population), false, JOBS_MAX).await? {
-            if matches!(row.state, JobState::Running | JobState::Relaying) {
+            if row.state.is_running() {
                 let mut selecting = tx.open_rounds(row.id).await?;
                 selecting.retain(|round| round.phase == Phase::Selecting);
                 jobs.push(WantedJob { spec: services.specs.of(&row)?, selecting });

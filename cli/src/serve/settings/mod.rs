@@ -12,7 +12,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
-use tributary_protocol::id::{Name, SecretKind};
+use tributary_protocol::id::{Name, Secret, SecretKind};
 use tributary_protocol::sealed::Sealed;
 use tributary_server::Config;
 use tributary_server::guard::Limits;
@@ -24,7 +24,7 @@ use super::devices::{self, ClientAuthBy};
 use super::oidc::{Given, RoleOfGroup};
 use crate::error::{CliError, Failure};
 use crate::evaluator::LayerEvaluator;
-use crate::options::secret;
+use crate::options::{TokenError, secret};
 use crate::settings_file;
 use crate::units::{ByteSize, HttpUrl, HumanDuration};
 
@@ -282,7 +282,6 @@ impl ServeArgs {
     pub(super) fn resolve(self) -> Result<Settings, CliError> {
         let file = self.config.as_deref().map(settings_file::read).transpose()?.unwrap_or_default();
         let settings = self.settings.over(file);
-        let operator_token = settings.operator_token.as_ref();
         let defaults = Config::default();
         let listen = settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 7300)));
         let database = settings.database.clone().unwrap_or(defaults.database);
@@ -306,7 +305,7 @@ impl ServeArgs {
                 database,
                 tls,
                 blobs: settings.blobs,
-                operator_token: operator_token.map(|token| secret(token, SecretKind::Operator)).transpose()?,
+                operator_token: operator(settings.operator_token.as_ref())?,
                 behind_proxy: settings.behind_proxy.unwrap_or_default(),
                 oidc: Given {
                     issuer: settings.oidc_issuer,
@@ -350,6 +349,10 @@ impl ServeArgs {
             otlp_endpoint: settings.otlp_endpoint,
         })
     }
+}
+
+fn operator(token: Option<&Sealed<String>>) -> Result<Option<Secret>, TokenError> {
+    token.map(|token| secret(token, SecretKind::Operator)).transpose()
 }
 
 /// Plain HTTP where other machines can reach it.

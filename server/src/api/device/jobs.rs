@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::extract::State;
 use tributary_protocol::device::{OpenJob, OpenJobs};
 use tributary_protocol::layers::ModelSpec;
-use tributary_protocol::state::JobState;
 
 use crate::api::auth::Enroller;
 use crate::api::extract::Json;
@@ -19,7 +18,7 @@ const JOBS_MAX: u32 = 100;
 pub(super) async fn open(State(app): State<Arc<App>>, enroller: Enroller) -> Answer<Json<OpenJobs>> {
     let rows = app.db.read().await?.jobs_at_a_glance(Some(&enroller.population), false, JOBS_MAX).await?;
     let mut jobs = Vec::new();
-    for row in rows.iter().filter(|row| matches!(row.state, JobState::Running | JobState::Relaying)) {
+    for row in rows.iter().filter(|row| row.state.is_running()) {
         let file = &row.file.0;
         let input = match &file.model.spec {
             ModelSpec::Layers(model) => Some(model.input.clone()),

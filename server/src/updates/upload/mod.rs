@@ -137,13 +137,11 @@ impl Target {
         let (assignment, round) = assignments::find(&mut tx, client, id, Some(Task::Train)).await?;
         let spec = services.spec(&mut tx, round.job).await?;
         let mut spec = spec.ok_or_else(|| Refusal::NotFound(round.job.to_string()))?;
-        if form == Form::Sum {
-            spec = spec.of_sums(round.policy().sum_size());
-        }
         match (assignment.is_sum(), form == Form::Sum) {
             (true, false) => return Err(Refusal::OtherForm("a relay sends the sum of its clients' updates").into()),
             (false, true) => return Err(Refusal::OtherForm("this client is no relay: it sends an update").into()),
-            (true, true) | (false, false) => {}
+            (true, true) => spec = spec.of_sums(round.policy().sum_size()),
+            (false, false) => {}
         }
         let group = Group::find(&mut tx, (&spec, &round), id, form == Form::Masked, services.clock.now_ms()).await?;
         Ok(Self { assignment, round, spec, group })
