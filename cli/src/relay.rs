@@ -75,6 +75,10 @@ fn told(error: ClientError) -> UpstreamError {
 }
 
 impl Upstream for Parent {
+    fn address(&self) -> &str {
+        self.0.address()
+    }
+
     fn next(&self, places: u32, wait: Duration) -> BoxFuture<'_, Result<Offered, UpstreamError>> {
         async move {
             Ok(match self.0.next(places, wait).await.map_err(told)? {

@@ -34,6 +34,11 @@ impl Uplink {
         Self { context }
     }
 
+    /// The parent's address.
+    pub fn address(&self) -> &str {
+        self.context.coordinator.address()
+    }
+
     /// Checks in, and offers to stand for so many clients, 10,000 at most. The parent may hold the request for `wait`,
     /// 60 s at most, until it has work. While an order is open, every check-in is answered with it.
     ///

@@ -65,6 +65,10 @@ impl Coordinator {
         Self { listener, ..self }
     }
 
+    pub(crate) fn address(&self) -> &str {
+        &self.server
+    }
+
     pub(crate) async fn enrol(&self, token: &Secret, request: &EnrolRequest) -> Result<EnrolResponse, ClientError> {
         let call = with_json(self.request(Method::POST, token, "/device/v1/clients"), request);
         self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await

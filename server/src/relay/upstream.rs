@@ -14,6 +14,9 @@ use tributary_protocol::relay::{Delivered, Part};
 
 /// The parent of a relay, as its relay calls it.
 pub trait Upstream: Debug + Send + Sync {
+    /// The parent's address, for people.
+    fn address(&self) -> &str;
+
     /// Offers places, and waits at most this long for a part in a round.
     fn next(&self, places: u32, wait: Duration) -> BoxFuture<'_, Result<Offered, UpstreamError>>;
 
