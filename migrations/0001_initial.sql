@@ -65,8 +65,11 @@ create table clients (
     standing text not null default 'active',
     standing_reason text,
     standing_at_ms bigint not null default 0,
+    -- 1: nobody, in the place of a client that was erased while a round was open that needs its work.
+    is_nobody bigint not null default 0 check (is_nobody in (0, 1)),
     unique (population, number)
 );
+create index clients_nobody on clients (id) where is_nobody = 1;
 create index clients_by_last_seen on clients (population, last_seen_at_ms, number);
 create index clients_by_key on clients (key_sha256);
 
@@ -126,13 +129,13 @@ create table audit (
     -- 1, 2, ... without gaps.
     number bigint primary key,
     at_ms bigint not null,
-    -- Who acted: a token's or client's id, `account:` and a name, `anonymous` or `coordinator`.
+    -- Who acted: a token's id, `client` and a number, `account:` and a name, `anonymous` or `coordinator`.
     actor text not null,
     -- The label of the token or the name of the account then.
     label text not null,
     -- What was done, as `job.pause`.
     action text not null,
-    -- To what: an id or a name.
+    -- To what: an id or a name; for a client its number, which leads to nobody once the client is erased.
     subject text not null,
     -- Which population it concerned; null for the deployment.
     population text,

@@ -177,6 +177,18 @@ pub fn authorities(file: &Path) -> Result<Trust, CliError> {
     Trust::authorities(&pem).map_err(|error| CliError::BadSetting(format!("{}: {error}", file.display())))
 }
 
+/// An enrolment token, and whose certificates its client trusts: those of the file, of the CA that the token names, or
+/// of the system.
+pub fn enrolling(token: Option<&Sealed<String>>, ca: Option<&Path>) -> Result<(PinnedSecret, Trust), CliError> {
+    let token = pinned_secret(token.ok_or(TokenError::Missing("an enrolment"))?, SecretKind::Enrolment)?;
+    let trust = match (ca, token.ca()) {
+        (Some(file), _) => authorities(file)?,
+        (None, Some(fingerprint)) => Trust::Pinned(fingerprint),
+        (None, None) => Trust::System,
+    };
+    Ok((token, trust))
+}
+
 /// Parses a token and checks its kind. The text is checked here and not by clap, whose messages would repeat it.
 pub fn secret(text: &Sealed<String>, needed: SecretKind) -> Result<Secret, TokenError> {
     pinned_secret(text, needed).map(|pinned| pinned.secret().clone())

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use clap::Args;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use tributary_client::{Builder, Client, ClientError, Settings, Trust, Uplink};
+use tributary_client::{Builder, Client, ClientError, Settings, Uplink};
 use tributary_protocol::device::{Assignment, OpenJob};
-use tributary_protocol::id::{AssignmentId, SecretKind};
+use tributary_protocol::id::AssignmentId;
 use tributary_protocol::relay::{Delivered, Part};
 use tributary_protocol::sealed::Sealed;
 use tributary_server::RelaySettings;
@@ -18,7 +18,7 @@ use tributary_server::relay::{Offered, Upstream, UpstreamError};
 
 use crate::error::CliError;
 use crate::http;
-use crate::options::{ServerUrl, TokenError, authorities, pinned_secret};
+use crate::options::{ServerUrl, enrolling};
 use crate::output::Output;
 use crate::serve::{self, ServeArgs};
 
@@ -51,13 +51,7 @@ pub async fn run(
 
 /// The relay as a client of its parent.
 fn client(args: &RelayArgs, token: Option<&Sealed<String>>, ca: Option<&Path>) -> Result<Client, CliError> {
-    let token = token.ok_or(TokenError::Missing("an enrolment"))?;
-    let token = pinned_secret(token, SecretKind::Enrolment)?;
-    let trust = match (ca, token.ca()) {
-        (Some(file), _) => authorities(file)?,
-        (None, Some(fingerprint)) => Trust::Pinned(fingerprint),
-        (None, None) => Trust::System,
-    };
+    let (token, trust) = enrolling(token, ca)?;
     let url = args.upstream.url();
     let mut settings = Settings::new(url.as_str(), token.expose());
     settings.state_dir = Some(args.state_dir.clone().unwrap_or_else(|| "tributary-relay".into()));

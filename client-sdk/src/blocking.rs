@@ -110,6 +110,14 @@ impl BlockingClient {
         self.whole(Client::enrol)
     }
 
+    /// Leaves, as [`Client::leave`].
+    ///
+    /// # Errors
+    /// [`ClientError`] if the state cannot be deleted, or the device's key not be used.
+    pub fn leave(&self) -> Result<bool, ClientError> {
+        self.whole(Client::leave)
+    }
+
     /// What the running jobs require of examples, as [`Client::open_jobs`].
     ///
     /// # Errors

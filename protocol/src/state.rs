@@ -385,6 +385,10 @@ states! {
         ClientRelease = "client.release",
         /// A client was revoked: its requests are refused.
         ClientRevoke = "client.revoke",
+        /// An operator had what is stored of a client deleted.
+        ClientErase = "client.erase",
+        /// A client has left, and what was stored of it is deleted.
+        ClientLeave = "client.leave",
         /// A request was refused: the first of its kind, from this actor on this day.
         Refusal = "refusal",
         /// A job was created.

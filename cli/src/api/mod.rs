@@ -198,6 +198,12 @@ impl Api {
         self.send_json(call.timeout(CALL_TIMEOUT)).await
     }
 
+    /// `DELETE /operator/v1/clients/{id}`
+    pub async fn erase_client(&self, id: ClientId) -> Result<(), ApiError> {
+        let call = self.call(Method::DELETE, &["clients", &id.to_string()], &[]);
+        self.send(call.timeout(CALL_TIMEOUT)).await.map(drop)
+    }
+
     /// `GET /operator/v1/jobs`, of one population or of all populations
     pub async fn jobs(&self, population: Option<&Name>, page: PageQuery) -> Result<Page<Job>, ApiError> {
         let mut pairs = page_pairs(&page);

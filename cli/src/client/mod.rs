@@ -9,6 +9,7 @@ mod fit;
 mod fleet;
 mod held_out;
 mod kept_labels;
+mod leave;
 mod lines;
 mod list;
 mod pairs;
@@ -48,6 +49,19 @@ pub(crate) enum ClientCommand {
         /// The client's folder, as in `client run`.
         #[arg(long, env = "TRIBUTARY_STATE_DIR", value_name = "FOLDER")]
         state_dir: PathBuf,
+    },
+    /// Leaves, as the client of a folder: deletes the folder's contents, and has the coordinator delete what it has
+    /// stored of the client. --token is an enrolment token of its population.
+    Leave {
+        /// The client's folder, as in `client run`.
+        #[arg(long, env = "TRIBUTARY_STATE_DIR", value_name = "FOLDER")]
+        state_dir: PathBuf,
+    },
+    /// Deletes what the coordinator has stored of a client, for good. Sums that it is part of stay.
+    Erase {
+        /// The client's id, as `client list` shows it.
+        #[arg(value_name = "ID")]
+        id: ClientId,
     },
     /// Lists the clients of a population, the newest first unless --sort says otherwise.
     List {
@@ -101,6 +115,8 @@ pub(crate) async fn run(command: ClientCommand, global: &GlobalArgs, output: &Ou
         ClientCommand::Run(args) => run::run(*args, global, output).await,
         ClientCommand::Check(args) => check::run(*args, global, output).await,
         ClientCommand::Request { state_dir } => request::run(&state_dir, output),
+        ClientCommand::Leave { state_dir } => leave::leave(&state_dir, global, output).await,
+        ClientCommand::Erase { id } => leave::erase(id, &api()?, output).await,
         ClientCommand::List { population, sort, reverse, limit } => {
             let usual = sort.map_or((ClientOrder::Number, Order::Desc), |sort| (sort, sort.direction()));
             list::run(&population, (usual.0, reverse.of(usual.1)), limit, &api()?, output).await

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tributary_client::examples::Examples;
 use tributary_client::{Builder, Client, ClientError, MemoryStore, PrivacyFloor, Settings, Trust};
 use tributary_protocol::device::OpenJob;
-use tributary_protocol::id::{PinnedSecret, SecretKind};
+use tributary_protocol::id::PinnedSecret;
 
 use super::answering::FileTable;
 use super::compute::Compute;
@@ -23,7 +23,7 @@ use super::schema;
 use super::sessions::Enrolled;
 use super::settings::ClientSettings;
 use crate::error::CliError;
-use crate::options::{GlobalArgs, ServerUrl, TokenError, authorities, pinned_secret};
+use crate::options::{GlobalArgs, ServerUrl, enrolling};
 use crate::output::Output;
 use crate::settings_file::SettingsError;
 use crate::{http, settings_file};
@@ -146,14 +146,7 @@ fn pem(file: &Path) -> Result<String, CliError> {
 
 /// The token, and whom to trust.
 pub(super) fn trusted(settings: &ClientSettings) -> Result<(PinnedSecret, Trust), CliError> {
-    let token = settings.token.as_ref().ok_or(TokenError::Missing("an enrolment"))?;
-    let token = pinned_secret(token, SecretKind::Enrolment)?;
-    let trust = match (&settings.ca, token.ca()) {
-        (Some(file), _) => authorities(file)?,
-        (None, Some(fingerprint)) => Trust::Pinned(fingerprint),
-        (None, None) => Trust::System,
-    };
-    Ok((token, trust))
+    enrolling(settings.token.as_ref(), settings.ca.as_deref())
 }
 
 /// A client that asks and never enrols.

@@ -112,6 +112,11 @@ export class Client {
   constructor(options: Options);
   /** The client's id. Enrols it first if it has none. */
   enrol(): Promise<string>;
+  /**
+   * Deletes what the page has stored, and has the coordinator delete what it has stored of the client. Whether the
+   * coordinator knows; otherwise call it again, or the next session tells it.
+   */
+  leave(): Promise<boolean>;
   /** The requirements of the population's running jobs. It needs no enrolment. */
   openJobs(): Promise<OpenJob[]>;
   /**

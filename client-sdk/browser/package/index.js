@@ -85,6 +85,10 @@ export class Client {
     return this.#calls.call("enrol");
   }
 
+  leave() {
+    return this.#calls.call("leave");
+  }
+
   openJobs() {
     return this.#calls.call("openJobs");
   }

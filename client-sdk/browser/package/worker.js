@@ -112,6 +112,8 @@ async function answer(opened, method, argument) {
       return predicted(client, argument);
     case "enrol":
       return client.enrol();
+    case "leave":
+      return client.leave();
     case "openJobs":
       return JSON.parse(await client.openJobs());
     case "runOnce":

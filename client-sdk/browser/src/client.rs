@@ -96,6 +96,14 @@ impl BrowserClient {
         Ok(self.client.enrol().await.map_err(|error| thrown(&error))?.to_string())
     }
 
+    /// Leaves: deletes what the page has stored, and has the coordinator do so. Whether the coordinator knows.
+    ///
+    /// # Errors
+    /// A JavaScript error with a `kind`.
+    pub async fn leave(&self) -> Result<bool, JsValue> {
+        self.client.leave().await.map_err(|error| thrown(&error))
+    }
+
     /// What the running jobs of the population require of examples, as JSON.
     ///
     /// # Errors

@@ -74,6 +74,10 @@ impl Store for BrowserStore {
         Ok(())
     }
 
+    fn names(&self) -> Result<Vec<String>, StoreError> {
+        Ok(self.entries.locked().keys().cloned().collect())
+    }
+
     fn place(&self, name: &str) -> String {
         format!("entry {name:?} in the browser's database")
     }

@@ -322,6 +322,11 @@ TributaryStatus tributary_client_new(const TributarySettings *settings, Tributar
  * function or of `tributary_open_jobs`. */
 TributaryStatus tributary_enrol(const TributaryClient *client, const char **id);
 
+/* Leaves: deletes the client's folder, and has the coordinator delete what it has stored of the client. Stop its
+ * sessions first. Writes 1 to `told` if the coordinator knows, else 0: then call it again, or the next session tells
+ * it. */
+TributaryStatus tributary_leave(const TributaryClient *client, uint8_t *told);
+
 /* Gives what the running jobs of the population require of examples, as a list in JSON, with `name`, `loss`, and for
  * networks as layers `input` and `output`. It needs no enrolment. The text is valid until this thread's next call of this
  * function or of `tributary_enrol`. */

@@ -60,6 +60,15 @@ impl Client {
         Ok(self.0.enrol()?.to_string())
     }
 
+    /// Leaves: deletes the client's folder, and has the coordinator delete what it has stored of the client. Stop its
+    /// sessions first. Returns whether the coordinator knows; otherwise call it again, or the next session tells it.
+    ///
+    /// # Errors
+    /// [`TributaryError`] if the folder cannot be deleted.
+    pub fn leave(&self) -> Result<bool, TributaryError> {
+        Ok(self.0.leave()?)
+    }
+
     /// What the running jobs of the population require of examples, as JSON: a list of objects with `name`, `loss`, and
     /// for networks as layers `input` and `output`. It needs no enrolment.
     ///

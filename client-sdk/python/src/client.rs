@@ -50,6 +50,11 @@ impl Session {
         self.run(py, async |client| Ok(client.enrol().await?.to_string()))
     }
 
+    /// Deletes the client's folder, and has the coordinator delete what it has stored. Whether the coordinator knows.
+    fn leave(&self, py: Python<'_>) -> PyResult<bool> {
+        self.run(py, async |client| client.leave().await)
+    }
+
     /// What the running jobs require of examples, as JSON.
     fn open_jobs(&self, py: Python<'_>) -> PyResult<String> {
         let jobs = self.run(py, async |client| client.open_jobs().await)?;

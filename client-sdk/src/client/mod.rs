@@ -322,6 +322,28 @@ impl Client {
         Ok(self.context.identity().await?.client)
     }
 
+    /// Leaves: deletes the device's state (identity, key, models, unfinished work, what jobs keep), and has the
+    /// coordinator delete what it has stored of the client. Sums that the client is part of stay. Stop its sessions
+    /// first. Returns whether the coordinator knows. If it does not answer, the next call of `leave` tells it, or the
+    /// next session of an app that takes part again, as a new client.
+    ///
+    /// A key in a [`KeyStore`] of the app is the app's to delete, once the coordinator knows.
+    ///
+    /// # Errors
+    /// [`ClientError`] if the state cannot be deleted, or the device's key not be used.
+    pub async fn leave(&self) -> Result<bool, ClientError> {
+        let _turn = self.context.enrolling.lock().await;
+        self.context.state.leave()?;
+        match self.context.tell_left().await {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_temporary() => {
+                tracing::info!(%error, "the coordinator is told later that the client has left");
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Makes of this client the connection of a relay to its parent coordinator. The enrolment token must grant the
     /// attribute `relay` with the value `true`. A relay neither trains nor answers: the builder's settings for these
     /// have no effect.

@@ -23,4 +23,5 @@ pub use certificate::ClientCertificate;
 pub use contract::{KeyError, KeyStore};
 pub use request::certificate_request;
 #[cfg(feature = "native")]
+pub(crate) use stored::KEY;
 pub use stored::StoredKey;

@@ -10,7 +10,7 @@ use crate::locked::Locked;
 use crate::store::{Durability, Store};
 
 /// PKCS #8 in DER.
-const KEY: &str = "device.key";
+pub(crate) const KEY: &str = "device.key";
 
 /// Keeps the key in an entry of a [`Store`], beside the client's identity. Entries of a
 /// [`FileStore`](crate::FileStore) are files that only their owner may read. Secure hardware protects a key better:

@@ -113,7 +113,8 @@ impl Uplink {
     }
 
     /// Sends what the reports of an order come to. The same bytes of a sum continue where an earlier delivery broke
-    /// off, also one of an earlier process. A parent that refuses the part, and keeps the order open, gets a failure report.
+    /// off, also one of an earlier process. A parent that refuses the part, and keeps the order open, gets a failure
+    /// report.
     ///
     /// # Errors
     /// [`ClientError`] if the parent does not answer, or cannot take the part now: deliver it again later.

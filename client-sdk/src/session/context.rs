@@ -82,9 +82,26 @@ impl Context {
         }
     }
 
+    /// Tells the coordinator that the client has left, if it does not know yet.
+    ///
+    /// # Errors
+    /// [`ClientError`] if the store fails, or the coordinator does not answer.
+    pub(crate) async fn tell_left(&self) -> Result<(), ClientError> {
+        let Some(left) = self.state.left(&self.server)? else { return Ok(()) };
+        let left = self.presented(left)?;
+        match self.coordinator.leave(&left.secret).await {
+            // It knows no such client, or will never answer another way.
+            Err(error) if error.is_final() => tracing::info!(%error, "a client that has left is told no more"),
+            told => told?,
+        }
+        self.is_presented.store(false, Ordering::Relaxed);
+        Ok(self.state.gone()?)
+    }
+
     /// Becomes a client: a new one, or the same one again if an earlier certificate is presented. The stored identity
     /// is replaced only once that has worked.
     async fn enrol(&self) -> Result<Identity, ClientError> {
+        self.tell_left().await?;
         let has_key = self.coordinator.takes_certificates();
         let key = if has_key { Some(fingerprint(self.keys.as_ref())?) } else { None };
         let attestation = match &self.attester {

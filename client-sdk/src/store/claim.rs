@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::locked::Locked;
 
 /// The file that is locked. It holds the number of the process.
-const NAME: &str = "lock";
+pub(super) const NAME: &str = "lock";
 
 /// Claims of this process by its number and directory: its stores share one. A forked child has another number, and
 /// with it none of the claims that it inherits.

@@ -39,6 +39,12 @@ pub trait Store: Debug + Send + Sync {
     /// [`StoreError`] if the entry still exists.
     fn remove(&self, name: &str) -> Result<(), StoreError>;
 
+    /// The names of all entries, in any order.
+    ///
+    /// # Errors
+    /// [`StoreError`] if they cannot be listed.
+    fn names(&self) -> Result<Vec<String>, StoreError>;
+
     /// Where an entry is, for error messages: a path, for example.
     fn place(&self, name: &str) -> String;
 }

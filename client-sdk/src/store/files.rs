@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::claim::Claim;
+use super::claim::{self, Claim};
 use super::contract::{Durability, Store, StoreError};
 use crate::locked::Locked;
 
@@ -93,6 +93,14 @@ impl Store for FileStore {
         self.at(name, |path| found(fs::remove_file(path)).map(drop))
     }
 
+    fn names(&self) -> Result<Vec<String>, StoreError> {
+        self.at("", |directory| {
+            let Some(files) = found(fs::read_dir(directory))? else { return Ok(Vec::new()) };
+            let names = files.map(|file| Ok(file?.file_name().to_string_lossy().into_owned()));
+            names.filter(|name| !matches!(name, Ok(name) if name == claim::NAME)).collect()
+        })
+    }
+
     fn place(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
@@ -122,6 +130,18 @@ mod tests {
             first(&store, "a", b"x").unwrap();
             assert_eq!(fs::read(deep.join("a")).unwrap(), b"x");
         }
+    }
+
+    #[test]
+    fn names_are_those_of_entries_and_of_puts_that_were_cut_off() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = FileStore::new(directory.path().join("state"));
+        assert_eq!(store.names().unwrap(), Vec::<String>::new());
+        store.put_plain("a", b"x").unwrap();
+        store.append("b.partial", b"x").unwrap();
+        let mut names = store.names().unwrap();
+        names.sort();
+        assert_eq!(names, ["a", "b.partial"]);
     }
 
     #[test]

@@ -47,6 +47,10 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    fn names(&self) -> Result<Vec<String>, StoreError> {
+        Ok(self.entries.locked().keys().cloned().collect())
+    }
+
     fn place(&self, name: &str) -> String {
         format!("entry {name:?} in memory")
     }

@@ -18,9 +18,12 @@ use super::client_state::ClientState;
 use super::contract::{Durability, Store, StoreError};
 use super::partial::Partial;
 use crate::error::ClientError;
+use crate::keys::KEY;
 use crate::secure::Member;
 
 const IDENTITY: &str = "identity.json";
+/// The identity of a client that has left, until the coordinator knows.
+const LEFT: &str = "left.json";
 /// A [`Pending`]. Its existence says that the update's entry is complete.
 const PENDING: &str = "pending.json";
 /// The body of the pending update.
@@ -112,6 +115,27 @@ impl State {
 
     pub(crate) fn save_identity(&self, identity: &Identity) -> Result<(), StoreError> {
         self.store.put(IDENTITY, &json(identity), Durability::Power)
+    }
+
+    /// Removes all entries, but for what the coordinator must be told with: who the client was, and its key.
+    pub(crate) fn leave(&self) -> Result<(), StoreError> {
+        // First: whatever ends the process, the coordinator is told.
+        if let Some(identity) = self.store.get(IDENTITY)? {
+            self.store.put(LEFT, &identity, Durability::Power)?;
+        }
+        let names = self.store.names()?;
+        names.iter().filter(|name| ![LEFT, KEY].contains(&name.as_str())).try_for_each(|name| self.store.remove(name))
+    }
+
+    /// Who the client of this server was that has left, if the server does not know yet.
+    pub(crate) fn left(&self, server: &str) -> Result<Option<Identity>, StoreError> {
+        Ok(self.read_json::<Identity>(LEFT)?.filter(|left| left.server == server))
+    }
+
+    /// The coordinator knows that the client has left.
+    pub(crate) fn gone(&self) -> Result<(), StoreError> {
+        self.store.remove(KEY)?;
+        self.store.remove(LEFT)
     }
 
     /// Work that an earlier session finished and did not deliver. Work that cannot be read is removed: its round ends

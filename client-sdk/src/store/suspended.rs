@@ -174,6 +174,10 @@ mod tests {
             self.0.remove(name)
         }
 
+        fn names(&self) -> Result<Vec<String>, StoreError> {
+            self.0.names()
+        }
+
         fn place(&self, name: &str) -> String {
             self.0.place(name)
         }

@@ -93,6 +93,12 @@ impl Coordinator {
         self.retrying(|| self.json(call.clone(), timeout)).await
     }
 
+    /// Has what is stored of the client deleted.
+    pub(crate) async fn leave(&self, secret: &Secret) -> Result<(), ClientError> {
+        let call = self.request(Method::DELETE, secret, "/device/v1/client");
+        self.retrying(|| self.send(call.clone(), ANSWER_TIMEOUT)).await.map(drop)
+    }
+
     /// A certificate for the client's key.
     pub(crate) async fn certificate(
         &self,

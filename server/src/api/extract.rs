@@ -197,7 +197,11 @@ mod tests {
     }
 
     fn client(number: u8) -> Option<Caller> {
-        Some(Caller::Client { id: ClientId::from_random([number; 16]), population: "devices".parse().unwrap() })
+        Some(Caller::Client {
+            id: ClientId::from_random([number; 16]),
+            number: number.into(),
+            population: "devices".parse().unwrap(),
+        })
     }
 
     fn guard() -> Guard {

@@ -8,10 +8,16 @@ use tributary_protocol::state::AuditAction;
 use super::tx::{Text, execute, fetch, on_postgres, stored};
 use super::{DbError, Tx};
 
+/// A client in the audit log: by its number, which leads to nobody once the client is erased. The log itself cannot be
+/// changed.
+pub fn audited_client(number: u64) -> String {
+    format!("client {number}")
+}
+
 /// An entry before it has its place in the chain.
 #[derive(Clone, Debug)]
 pub struct NewAudit {
-    /// Who acted: a token's or client's id, `account:` and a name, `anonymous` or `coordinator`.
+    /// Who acted: a token's id, [`audited_client`], `account:` and a name, `anonymous` or `coordinator`.
     pub actor: String,
     pub label: String,
     pub action: AuditAction,

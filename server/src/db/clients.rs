@@ -131,7 +131,7 @@ macro_rules! columns_with_counts {
 /// Clients of population `$1` that match the pattern `$2` in id, number or attributes.
 macro_rules! found {
     () => {
-        "population = $1 and ($2 = '' or lower(id) like $2 escape '!' or lower(attributes) like $2 escape '!' \
+        "population = $1 and is_nobody = 0 and ($2 = '' or lower(id) like $2 escape '!' or lower(attributes) like $2 escape '!' \
          or cast(number as text) like $2 escape '!')"
     };
 }
@@ -197,19 +197,21 @@ impl Tx {
         Ok(())
     }
 
-    /// Changes the standing of a client, unless it is revoked, and returns its population. None when nothing changed.
+    /// Changes the standing of a client, unless it is revoked, and returns its population and number. None when nothing
+    /// changed.
     pub async fn change_standing(
         &mut self,
         id: ClientId,
         standing: Standing,
         reason: Option<&str>,
         now_ms: i64,
-    ) -> Result<Option<Name>, DbError> {
+    ) -> Result<Option<(Name, u64)>, DbError> {
         let sql = "update clients set standing = $2, standing_reason = $3, standing_at_ms = $4 \
-                   where id = $1 and standing <> 'revoked' and standing <> $2 returning population";
+                   where id = $1 and standing <> 'revoked' and standing <> $2 returning population, number";
         self.changes(id, || ClientChange::Identity);
-        let row = fetch!(self, (Text<Name>,), fetch_optional, sql, id.to_string(), standing.as_str(), reason, now_ms);
-        Ok(row.map(|(Text(population),)| population))
+        let (id, standing) = (id.to_string(), standing.as_str());
+        let row = fetch!(self, (Text<Name>, i64), fetch_optional, sql, id, standing, reason, now_ms);
+        Ok(row.map(|(Text(population), number)| (population, u64::try_from(number).unwrap_or(0))))
     }
 
     /// Whether the last `updates` updates of a client were all rejected, since its standing was changed.

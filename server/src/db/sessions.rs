@@ -120,7 +120,7 @@ impl Tx {
 
     /// Distinct attributes of a population's clients, with the number of clients that have them.
     pub async fn client_attributes(&mut self, population: &Name) -> Result<Vec<(Attributes, u64)>, DbError> {
-        let sql = "select attributes, count(*) as clients from clients where population = $1 group by attributes";
+        let sql = "select attributes, count(*) as clients from clients where population = $1 and is_nobody = 0 group by attributes";
         let rows = fetch!(self, AttributesCount, fetch_all, sql, population.as_str());
         rows.into_iter().map(|row| Ok((parse(&row.attributes)?, row.clients))).collect()
     }

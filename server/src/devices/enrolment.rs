@@ -9,7 +9,7 @@ use tributary_protocol::state::{AuditAction, Standing};
 use super::authority::{Authority, AuthorityError};
 use super::presented::{PresentedError, signed_client};
 use super::request::CertifiedKey;
-use crate::db::{ClientRow, DbError, Enrolment, Json, NewAudit, ReEnrolment, Tx, stored_hash};
+use crate::db::{ClientRow, DbError, Enrolment, Json, NewAudit, ReEnrolment, Tx, audited_client, stored_hash};
 use crate::net::PeerCertificate;
 use crate::runtime::entropy;
 use crate::services::Services;
@@ -84,8 +84,8 @@ pub(crate) async fn enrol(
         Enrolment::Counted(token) => token,
         refused => return Err(EnrolError::Token(refused)),
     };
-    let client = match again {
-        Some(client) => readmit(&mut tx, client, applicant, &token, (&secret, now_ms)).await?,
+    let (client, number) = match &again {
+        Some(known) => (readmit(&mut tx, known.id, applicant, &token, (&secret, now_ms)).await?, known.number),
         None => admit(&mut tx, applicant, &token, (&secret, now_ms)).await?,
     };
     let certificate = match &authority {
@@ -103,7 +103,7 @@ pub(crate) async fn enrol(
         actor: token.id.to_string(),
         label: token.label,
         action: AuditAction::ClientEnrol,
-        subject: client.to_string(),
+        subject: audited_client(number),
         population: Some(population.clone()),
         detail: again.map(|_| "again, with its earlier certificate".to_owned()),
     };
@@ -114,11 +114,11 @@ pub(crate) async fn enrol(
 
 /// The client that enrols again: it presented a certificate of this population in the handshake, which may have
 /// expired, and requests the new one for the same key. A copy of its request alone could come from anybody.
-async fn returning(services: &Services, applicant: &Applicant<'_>) -> Result<Option<ClientId>, DbError> {
+async fn returning(services: &Services, applicant: &Applicant<'_>) -> Result<Option<ClientRow>, DbError> {
     let Applicant { population, peer: Some(peer), key: Some(key), .. } = *applicant else { return Ok(None) };
     match signed_client(&services.db, peer).await {
         Ok((known, presented)) if known.client.population == *population && presented.key == key.fingerprint => {
-            Ok(Some(known.client.id))
+            Ok(Some(known.client))
         }
         Err(PresentedError::Db(error)) => Err(error),
         Ok(_) | Err(_) => Ok(None),
@@ -150,7 +150,7 @@ async fn admit(
     applicant: Applicant<'_>,
     token: &Token,
     (secret, now_ms): (&Secret, i64),
-) -> Result<ClientId, EnrolError> {
+) -> Result<(ClientId, u64), EnrolError> {
     let Applicant { population, attributes, key, .. } = applicant;
     if let Some(key) = key {
         match tx.barred_client(population, &key.fingerprint).await? {
@@ -172,5 +172,5 @@ async fn admit(
         last_seen_at_ms: now_ms,
     };
     tx.insert_client(&client, token.id, &stored_hash(secret)).await?;
-    Ok(client.id)
+    Ok((client.id, client.number))
 }

@@ -215,9 +215,27 @@ pub(crate) async fn end(
     reason: &str,
     received: Received,
 ) -> Result<bool, DbError> {
-    let (key, client, now_ms) = (assignment.round(), assignment.client, services.clock.now_ms());
+    let key = assignment.round();
     let mut tx = services.db.begin().await?;
     tx.lock_job(key.job).await?;
+    let ended = end_in(&mut tx, assignment, state, reason, received, services.clock.now_ms()).await?;
+    if ended {
+        tx.commit().await?;
+        services.signals.changed(key.job);
+    }
+    Ok(ended)
+}
+
+/// [`end`] as part of a transaction that has locked the job.
+pub(super) async fn end_in(
+    tx: &mut Tx,
+    assignment: &AssignmentRow,
+    state: AssignmentState,
+    reason: &str,
+    received: Received,
+    now_ms: i64,
+) -> Result<bool, DbError> {
+    let (key, client) = (assignment.round(), assignment.client);
     let Download { traffic, ended_at_ms } = tx.downloaded(client);
     let traffic = Traffic { bytes_up: received.bytes, ..traffic };
     let times = Times { fetched_at_ms: ended_at_ms, ..received.times };
@@ -232,10 +250,8 @@ pub(crate) async fn end(
         }
         tx.record(Transition::of_assignment(key, assignment.id, state, Some(reason)), now_ms).await?;
         if state == AssignmentState::Rejected {
-            quarantine_offender(&mut tx, client, now_ms).await?;
+            quarantine_offender(tx, client, now_ms).await?;
         }
-        tx.commit().await?;
-        services.signals.changed(key.job);
     }
     Ok(ended.is_some())
 }

@@ -8,6 +8,7 @@ pub(crate) mod acceptance;
 pub(crate) mod assignments;
 pub(crate) mod buffers;
 mod drawn;
+pub(crate) mod erasure;
 mod expiry;
 pub(crate) mod groups;
 pub(crate) mod jobs;

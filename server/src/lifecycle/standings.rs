@@ -3,7 +3,7 @@
 use tributary_protocol::id::{ClientId, Name};
 use tributary_protocol::state::{AuditAction, Standing};
 
-use crate::db::{DbError, NewAudit, Tx};
+use crate::db::{DbError, NewAudit, Tx, audited_client};
 
 /// Rejected updates in a row after which a client is quarantined. One may be a fault; three are a broken app or malice.
 const REJECTIONS_MAX: u32 = 3;
@@ -15,21 +15,21 @@ pub(super) async fn quarantine_offender(tx: &mut Tx, client: ClientId, now_ms: i
     }
     let reason = format!("its last {REJECTIONS_MAX} updates were rejected");
     let changed = tx.change_standing(client, Standing::Quarantined, Some(&reason), now_ms).await?;
-    let Some(population) = changed else { return Ok(()) };
-    tracing::warn!(%client, %population, reason, "a client is quarantined");
+    let Some((population, number)) = changed else { return Ok(()) };
+    tracing::warn!(number, %population, reason, "a client is quarantined");
     let entry = NewAudit {
         actor: "coordinator".to_owned(),
         label: String::new(),
         action: AuditAction::ClientQuarantine,
-        subject: client.to_string(),
+        subject: audited_client(number),
         population: Some(population),
         detail: Some(reason),
     };
     tx.append_audit(entry, now_ms).await
 }
 
-/// Changes the standing of a client. Returns its population; none when nothing changed, because it has this standing
-/// already or is revoked, which is for good. The caller commits, and then calls
+/// Changes the standing of a client. Returns its population and number; none when nothing changed, because it has this
+/// standing already or is revoked, which is for good. The caller commits, and then calls
 /// [`super::assignments::shut_out`] for one that may no longer take part.
 pub(crate) async fn change(
     tx: &mut Tx,
@@ -37,6 +37,6 @@ pub(crate) async fn change(
     standing: Standing,
     reason: Option<&str>,
     now_ms: i64,
-) -> Result<Option<Name>, DbError> {
+) -> Result<Option<(Name, u64)>, DbError> {
     tx.change_standing(client, standing, reason, now_ms).await
 }

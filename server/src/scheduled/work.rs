@@ -47,6 +47,7 @@ impl Work {
             Self::Retention => {
                 let deleted = retention::run(services).await?;
                 let unfinished = delete_unfinished(services).await?;
+                delete_nobodies(services).await?;
                 Ok(format!("{deleted}, {unfinished} unused bodies"))
             }
             Self::Upkeep => {
@@ -72,6 +73,13 @@ async fn delete_unfinished(services: &Services) -> Result<u64, DbError> {
         }
         Ok(cleared) => Ok(cleared),
     }
+}
+
+/// Deletes what a round that was open kept of clients that were erased.
+async fn delete_nobodies(services: &Services) -> Result<(), DbError> {
+    let mut tx = services.db.begin().await?;
+    tx.delete_nobodies().await?;
+    tx.commit().await
 }
 
 async fn delete_expired_sessions(services: &Services) -> Result<(), DbError> {

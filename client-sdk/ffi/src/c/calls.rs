@@ -118,6 +118,25 @@ pub unsafe extern "C" fn tributary_enrol(client: *const TributaryClient, id: *mu
     })
 }
 
+/// Leaves: deletes the client's folder, and has the coordinator delete what it has stored of the client. Stop its
+/// sessions first. Writes 1 to `told` if the coordinator knows, else 0: then call it again, or the next session tells
+/// it.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_leave(client: *const TributaryClient, told: *mut u8) -> TributaryStatus {
+    // SAFETY: the caller promises what the functions ask for.
+    call(|| unsafe {
+        let client = there("client", client)?;
+        if told.is_null() {
+            return Err(TributaryError::bad_input("the place for the result is null"));
+        }
+        told.write(u8::from(client.0.leave()?));
+        Ok(())
+    })
+}
+
 /// Gives what the running jobs of the population require of examples, as a list in JSON, with `name`, `loss`, and for
 /// networks as layers `input` and `output`. It needs no enrolment. The text is valid until this thread's next call of
 /// this function or of `tributary_enrol`.

@@ -212,6 +212,11 @@ class Client:
         """The client's id. A session enrols by itself; call this to learn early that a token does not work."""
         return self._session.enrol()
 
+    def leave(self) -> bool:
+        """Deletes the client's folder, and has the coordinator delete what it has stored of the client. Stop its
+        sessions first. Whether the coordinator knows; otherwise call it again, or the next session tells it."""
+        return self._session.leave()
+
     def open_jobs(self) -> list[dict[str, Any]]:
         """What the running jobs require of examples: `name`, `loss`, and of networks as layers `input` and `output`."""
         return json.loads(self._session.open_jobs())

@@ -10,6 +10,7 @@ use axum::http::request::Parts;
 use tributary_protocol::id::{ClientId, Name, TokenId};
 
 use crate::app::App;
+use crate::db::audited_client;
 use crate::guard::Sender;
 
 /// The sender of a request, once a credential has been found to work.
@@ -17,6 +18,7 @@ use crate::guard::Sender;
 pub(in crate::api) enum Caller {
     Client {
         id: ClientId,
+        number: u64,
         population: Name,
     },
     /// An app that enrols clients with this token.
@@ -55,7 +57,7 @@ impl Caller {
     /// Who sends the body of the request.
     pub(in crate::api) fn sender(self) -> Sender {
         match self {
-            Self::Client { id, population } => Sender { client: Some(id), population: Some(population) },
+            Self::Client { id, population, .. } => Sender { client: Some(id), population: Some(population) },
             Self::Enroller { population, .. } => Sender { client: None, population: Some(population) },
             Self::Named { population, .. } => Sender { client: None, population },
         }
@@ -64,7 +66,7 @@ impl Caller {
     /// Actor, label and population, as an audit entry has them.
     pub(in crate::api) fn audited(self) -> (String, String, Option<Name>) {
         match self {
-            Self::Client { id, population } => (id.to_string(), String::new(), Some(population)),
+            Self::Client { number, population, .. } => (audited_client(number), String::new(), Some(population)),
             Self::Enroller { token, label, population } => (token.to_string(), label, Some(population)),
             Self::Named { actor, label, population } => (actor, label, population),
         }

@@ -115,7 +115,7 @@ impl DueDevice {
     async fn by_certificate(peer: &PeerCertificate, parts: &Parts, app: &App) -> Result<Self, PresentedError> {
         let (known, presented) = signed_client(&app.db, peer).await?;
         let (client, now_ms) = (Identified(Arc::new(known)), app.clock.now_ms());
-        Caller::Client { id: client.id, population: client.population.clone() }.noted(parts);
+        Caller::Client { id: client.id, number: client.number, population: client.population.clone() }.noted(parts);
         presented.require_valid(now_ms)?;
         Ok(Self { client, due: Due { certificate: presented.is_due(now_ms), secret: false } })
     }
@@ -126,7 +126,7 @@ impl DueDevice {
         let known = app.db.client_by_secret(&hash).await?;
         let known = known.ok_or_else(|| unauthorized("this client is not known; enrol again"))?;
         let client = &known.client;
-        Caller::Client { id: client.id, population: client.population.clone() }.noted(parts);
+        Caller::Client { id: client.id, number: client.number, population: client.population.clone() }.noted(parts);
         let is_next = known.secret_sha256 != hash;
         if is_next {
             let mut tx = app.db.begin().await?;

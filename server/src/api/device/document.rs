@@ -9,7 +9,7 @@ use tributary_protocol::download::{FormQuery, ModelForm};
 use tributary_protocol::inputs::Description;
 use tributary_protocol::relay::{ReportQuery, SumQuery};
 
-use crate::api::openapi::{BYTES, Bearer, Call, Part, get, head, patch, post, put};
+use crate::api::openapi::{BYTES, Bearer, Call, Part, delete, get, head, patch, post, put};
 
 const ZSTD: &str = "application/zstd";
 const DIGEST: &str = "SHA-256 of the whole update (RFC 9530); an upload that breaks off can go on if it had one.";
@@ -49,6 +49,8 @@ fn work() -> Vec<Call> {
             .answers::<IssuedCertificate>(200, "The certificate. The old one stays valid."),
         post("/secret", "renewSecret", "Makes the client's next secret.")
             .answers::<NewSecret>(200, "The secret. The old one works until this one is used."),
+        delete("/client", "leave", "Deletes what is stored of the client, which has left.")
+            .nothing(204, "It is deleted."),
         get("/jobs/{job}/models/{version}", "fetchModel", "A model version as a safetensors file, in some form.")
             .query::<FormQuery>()
             .knows::<ModelForm>()

@@ -5,6 +5,7 @@ mod credentials;
 pub(super) mod document;
 mod group;
 mod jobs;
+mod leave;
 mod report;
 mod texts;
 mod update;
@@ -15,7 +16,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use axum::routing::{get, post, put};
+use axum::routing::{delete, get, post, put};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::download::FormQuery;
 use tributary_protocol::id::JobId;
@@ -31,6 +32,7 @@ use crate::db::{ClientRow, Tx};
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/clients", post(credentials::enrol))
+        .route("/client", delete(leave::leave))
         .route("/certificate", post(credentials::certificate))
         .route("/secret", post(credentials::secret))
         .route("/checkins", post(checkin::check_in))

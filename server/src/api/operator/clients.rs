@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use serde::Deserialize;
 use tributary_protocol::device::{ATTRIBUTE_BYTES_MAX, Attributes};
 use tributary_protocol::id::{ClientId, JobId, Name};
@@ -20,9 +21,9 @@ use crate::api::auth::{Operator, Steers, Views};
 use crate::api::extract::{Json, Path, Place, Query, full_page, page, text};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::db::ClientsList;
+use crate::db::{ClientsList, audited_client};
 use crate::fleet::online::Online;
-use crate::lifecycle::{assignments, standings};
+use crate::lifecycle::{assignments, erasure, standings};
 use crate::runtime::offload::blocking;
 use tributary_engine::story::{class_stats, funnel};
 
@@ -124,7 +125,7 @@ pub(super) async fn change_standing(
             Standing::Quarantined => AuditAction::ClientQuarantine,
             Standing::Revoked => AuditAction::ClientRevoke,
         };
-        permit.audits(&mut tx, action, &id, reason, now_ms).await?;
+        permit.audits(&mut tx, action, &audited_client(client.number), reason, now_ms).await?;
     }
     tx.commit().await?;
     if standing != Standing::Active {
@@ -132,6 +133,20 @@ pub(super) async fn change_standing(
     }
     let client = app.db.read().await?.client(id).await?;
     client.map(Json).ok_or_else(|| ApiError::not_found(id))
+}
+
+/// Deletes what is stored of a client, for good.
+pub(super) async fn erase(
+    operator: Operator<Steers>,
+    State(app): State<Arc<App>>,
+    Path(id): Path<ClientId>,
+) -> Answer<StatusCode> {
+    let (_, permit) = operator.client(&mut app.db.read().await?, id).await?;
+    let now_ms = app.clock.now_ms();
+    let erased = erasure::erase(&app, &app.fleet, id, async |tx, client| {
+        permit.audits(tx, AuditAction::ClientErase, &audited_client(client.number), None, now_ms).await
+    });
+    if erased.await? { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::not_found(id)) }
 }
 
 pub(super) async fn history(

@@ -231,6 +231,9 @@ fn clients() -> Vec<Call> {
             .knows::<Order>()
             .page::<Client>("A page."),
         get("/clients/{client}", "client", "A client.").answers::<Client>(200, "The client."),
+        delete("/clients/{client}", "eraseClient", "Deletes what is stored of a client, for good.")
+            .role(Role::Operator)
+            .nothing(204, "It is deleted."),
         put("/clients/{client}/standing", "changeStanding", "Quarantines, releases or revokes a client.")
             .role(Role::Operator)
             .takes::<ChangeStanding>()

@@ -50,7 +50,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/populations/{name}/attributes", get(clients::attributes))
         .route("/populations/{name}/classes", get(clients::classes))
         .route("/clients", get(clients::list))
-        .route("/clients/{id}", get(clients::show))
+        .route("/clients/{id}", get(clients::show).delete(clients::erase))
         .route("/clients/{id}/standing", put(clients::change_standing))
         .route("/clients/{id}/assignments", get(clients::history))
         .route("/jobs", get(jobs::list).post(jobs::create))

@@ -21,6 +21,7 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
         (Method::GET, "/overview".into()),
         (Method::GET, "/clients?population=devices".into()),
         (Method::GET, format!("/clients/{client}")),
+        (Method::DELETE, format!("/clients/{client}")),
         (Method::PUT, format!("/clients/{client}/standing")),
         (Method::GET, format!("/clients/{client}/assignments")),
         (Method::GET, "/populations/devices/attributes".into()),
@@ -96,6 +97,8 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
         (Method::PUT, format!("/assignments/{assignment}/evaluation")),
         (Method::PUT, format!("/assignments/{assignment}/description")),
         (Method::POST, format!("/assignments/{assignment}/failure")),
+        // The last one: the client is not known any more.
+        (Method::DELETE, "/client".into()),
     ];
     let under = |api: &'static str| move |(method, path): (Method, String)| (method, format!("/{api}/v1{path}"));
     operator.into_iter().map(under("operator")).chain(device.into_iter().map(under("device"))).collect()

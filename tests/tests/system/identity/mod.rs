@@ -3,6 +3,7 @@
 mod attestation;
 mod certificates;
 mod groups;
+mod leaving;
 mod refused;
 mod secrets;
 mod world;

@@ -310,6 +310,10 @@ impl Store for Disk {
         self.entries.remove(name)
     }
 
+    fn names(&self) -> Result<Vec<String>, StoreError> {
+        self.entries.names()
+    }
+
     fn place(&self, name: &str) -> String {
         self.entries.place(name)
     }

@@ -117,6 +117,10 @@ impl Store for Remembers {
         Ok(())
     }
 
+    fn names(&self) -> Result<Vec<String>, StoreError> {
+        Ok(self.entries.locked().keys().cloned().collect())
+    }
+
     fn place(&self, name: &str) -> String {
         format!("entry {name:?}")
     }

@@ -1,0 +1,39 @@
+//! `tributary client leave` and `tributary client erase`: the end of what is stored of a client.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::json;
+use tributary_client::{Builder, ClientError, Settings};
+use tributary_protocol::id::ClientId;
+
+use crate::api::Api;
+use crate::error::CliError;
+use crate::http;
+use crate::options::{GlobalArgs, enrolling};
+use crate::output::Output;
+
+/// Leaves, as the client of a folder.
+pub(super) async fn leave(state_dir: &Path, global: &GlobalArgs, output: &Output) -> Result<(), CliError> {
+    let (token, trust) = enrolling(global.token.as_ref(), global.ca.as_deref())?;
+    let server = global.server.clone().unwrap_or_default();
+    server.warn_if_exposed(output);
+    let mut settings = Settings::new(server.url().as_str(), token.expose().as_str());
+    settings.state_dir = Some(state_dir.to_owned());
+    settings.allow_plaintext = true;
+    let transport = http::transport(server.url(), &trust).map_err(|error| ClientError::Setup(error.to_string()))?;
+    let is_told = Builder::from(settings).transport(Arc::new(transport)).build()?.leave().await?;
+    output.object(&json!({ "left": true, "coordinator_knows": is_told }), || {
+        let folder = state_dir.display();
+        match is_told {
+            true => format!("the client of {folder} has left: nothing is stored of it, here or on the coordinator"),
+            false => format!("{folder} is empty, but the coordinator does not answer: repeat this when it does"),
+        }
+    })
+}
+
+/// Has the coordinator delete a client.
+pub(super) async fn erase(id: ClientId, api: &Api, output: &Output) -> Result<(), CliError> {
+    api.erase_client(id).await?;
+    output.object(&json!({ "erased": id }), || format!("erased {id}: sums that it is part of stay"))
+}
