@@ -43,6 +43,7 @@ mod schedules;
 mod secure;
 mod served;
 mod sessions;
+mod software;
 mod sqlite;
 mod staged;
 mod system;
@@ -81,6 +82,7 @@ pub use rounds::{EvaluationSummary, NewRound, RoundKey, RoundRow, RoundStatistic
 pub use schedules::RunEnd;
 pub use secure::{NewSecureGroup, SecureGroupRow, SecureMemberRow, SecureShareRow, ShareStage};
 pub use served::{ClaimError, Served};
+pub use software::Software;
 pub use staged::{NewStaged, StagedRow, chunk_name};
 pub use test_sets::TestSetRow;
 pub(crate) use tokens::stored_hash;
