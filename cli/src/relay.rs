@@ -9,12 +9,12 @@ use clap::Args;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tributary_client::{Builder, Client, ClientError, Settings, Trust, Uplink};
-use tributary_protocol::device::Assignment;
+use tributary_protocol::device::{Assignment, OpenJob};
 use tributary_protocol::id::{AssignmentId, SecretKind};
-use tributary_protocol::relay::SumQuery;
+use tributary_protocol::relay::{Delivered, Part};
 use tributary_protocol::sealed::Sealed;
 use tributary_server::RelaySettings;
-use tributary_server::relay::{Delivered, Offered, Upstream, UpstreamError};
+use tributary_server::relay::{Offered, Upstream, UpstreamError};
 
 use crate::error::CliError;
 use crate::http;
@@ -75,6 +75,10 @@ fn told(error: ClientError) -> UpstreamError {
 }
 
 impl Upstream for Parent {
+    fn address(&self) -> &str {
+        self.0.address()
+    }
+
     fn next(&self, places: u32, wait: Duration) -> BoxFuture<'_, Result<Offered, UpstreamError>> {
         async move {
             Ok(match self.0.next(places, wait).await.map_err(told)? {
@@ -89,23 +93,16 @@ impl Upstream for Parent {
         async move { self.0.model(assignment).await.map_err(told) }.boxed()
     }
 
+    fn jobs(&self) -> BoxFuture<'_, Result<Vec<OpenJob>, UpstreamError>> {
+        async move { self.0.jobs().await.map_err(told) }.boxed()
+    }
+
     fn is_open(&self, assignment: AssignmentId) -> BoxFuture<'_, Result<bool, UpstreamError>> {
         async move { Ok(self.0.is_open(assignment).await.map_err(told)?.is_some()) }.boxed()
     }
 
-    fn deliver(
-        &self,
-        assignment: AssignmentId,
-        sum: Bytes,
-        query: SumQuery,
-    ) -> BoxFuture<'_, Result<Delivered, UpstreamError>> {
-        async move {
-            Ok(match self.0.deliver(assignment, &sum, &query).await.map_err(told)? {
-                tributary_client::Delivered::Counted => Delivered::Counted,
-                tributary_client::Delivered::Refused(reason) => Delivered::Refused(reason),
-            })
-        }
-        .boxed()
+    fn deliver(&self, assignment: AssignmentId, part: Part) -> BoxFuture<'_, Result<Delivered, UpstreamError>> {
+        async move { self.0.deliver(assignment, part).await.map_err(told) }.boxed()
     }
 
     fn give_up(&self, assignment: AssignmentId, reason: String) -> BoxFuture<'_, Result<(), UpstreamError>> {

@@ -123,7 +123,7 @@ pub use locked::Locked;
 pub use outcome::Outcome;
 pub use pausing::PausingTrainer;
 pub use progress::Progress;
-pub use relay::{Delivered, NextOrder, Uplink};
+pub use relay::{NextOrder, Uplink};
 #[cfg(feature = "native")]
 pub use store::FileStore;
 pub use store::{MemoryStore, Store};
@@ -150,7 +150,7 @@ pub use tributary_protocol::layers::ModelSpec;
 pub use tributary_protocol::model::Model;
 pub use tributary_protocol::plan::{Algorithm, Loss, Training};
 pub use tributary_protocol::problem::{Problem, ProblemType};
-pub use tributary_protocol::relay::{RelayTerms, SumQuery};
+pub use tributary_protocol::relay::{Delivered, Part, RelayTerms, SumQuery};
 pub use tributary_protocol::scalars::{ScalarName, Scalars, ScalarsError};
 pub use tributary_protocol::seed::Seed;
 

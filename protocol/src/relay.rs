@@ -1,16 +1,20 @@
 //! What a relay and its parent say to each other beside what every client says.
 //!
-//! To its own clients a relay is a coordinator; to its parent it is one client that reports the exact sum of their
-//! updates ([`crate::sum`]).
+//! To its own clients a relay is a coordinator; to its parent it is one client that reports what their reports come to:
+//! the exact sum of their updates ([`crate::sum`]), of their evaluations, or of the sums of their tables.
 //!
 //! | call | request | response |
 //! |---|---|---|
 //! | `POST /device/v1/checkins` | `relay`: a [`RelayOffer`] | an assignment with `relay`: [`RelayTerms`] |
 //! | `PUT /device/v1/assignments/{id}/sum?..` | [`SumQuery`] and the body of a sum | `ReportAccepted` |
 //! | `HEAD`, `PATCH /device/v1/assignments/{id}/sum` | as for updates | as for updates |
+//! | `PUT /device/v1/assignments/{id}/evaluation?reports=4` | [`ReportQuery`] and an [`EvaluationReport`] | `ReportAccepted` |
+//! | `PUT /device/v1/assignments/{id}/description?reports=4` | [`ReportQuery`] and a [`Description`] | `ReportAccepted` |
 
 use serde::{Deserialize, Serialize};
 
+use crate::device::EvaluationReport;
+use crate::inputs::Description;
 use crate::job_file::JobFile;
 use crate::scalars::Scalars;
 
@@ -32,7 +36,7 @@ pub struct RelayOffer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RelayTerms {
-    /// Most updates of the sum.
+    /// Most clients whose reports the relay brings.
     pub places: u32,
     /// Clients of the whole round. With the caps of the job they fix the binary point, which all its sums share.
     pub cohort: u32,
@@ -61,4 +65,49 @@ pub struct SumQuery {
     #[serde(default, with = "crate::scalars::text", skip_serializing_if = "Scalars::is_empty")]
     #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
     pub metrics: Scalars,
+}
+
+/// For how many clients an evaluation or a description stands, in its query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct ReportQuery {
+    /// Reports that a relay has added up, at least 1. Absent: the report is the client's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reports: Option<u32>,
+}
+
+/// What a relay brings its parent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    /// The sum of its clients' updates.
+    Updates {
+        /// A `tributary-sum-1`.
+        body: Vec<u8>,
+        /// What is known of it beside its values.
+        query: SumQuery,
+    },
+    /// What so many evaluations come to: examples and counts are sums, and each example counts in the means as often as
+    /// in the evaluations.
+    Evaluations {
+        /// Number of evaluations.
+        reports: u32,
+        /// Their sums and means.
+        report: EvaluationReport,
+    },
+    /// The sums of so many tables.
+    Descriptions {
+        /// Number of tables.
+        reports: u32,
+        /// Their sums, exactly.
+        sums: Description,
+    },
+}
+
+/// What became of what a relay brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// The parent has accepted it, now or when an earlier delivery ended without an answer. It counts exactly once.
+    Counted,
+    /// The parent will never accept it, for this reason: the round is over, or it breaks a rule.
+    Refused(String),
 }

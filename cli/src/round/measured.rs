@@ -1,6 +1,7 @@
 //! What a round measured beside loss and accuracy, as text: named scalars and counts by class.
 
 use tributary_protocol::classes::ClassCounts;
+use tributary_protocol::inputs::Inputs;
 use tributary_protocol::operator::{MeasuredOn, RoundDetail, ScalarSummary};
 
 use crate::format::{or_dash, percent};
@@ -10,20 +11,22 @@ use crate::output;
 /// Classes of a confusion matrix that fit a terminal. `--json` has all of them.
 const SHOWN_CLASSES_MAX: usize = 20;
 
-/// Tables of a round's metrics and classes, each with a heading; empty without any.
-pub(super) fn tables(detail: &RoundDetail, width: Option<u16>) -> String {
+/// Tables of a round's metrics and classes, each with a heading; empty without any. `inputs` name the classes.
+pub(super) fn tables(detail: &RoundDetail, inputs: Option<&Inputs>, width: Option<u16>) -> String {
+    let name = |class: usize| {
+        inputs.and_then(|inputs| inputs.class_name(class)).map_or_else(|| class.to_string(), ToString::to_string)
+    };
     let mut parts = Vec::new();
     let lists = [("metrics", &detail.round.metrics), ("metrics of the evaluation", &detail.round.evaluation_metrics)];
     for (heading, metrics) in lists.into_iter().filter(|(_, metrics)| !metrics.is_empty()) {
         let header = ["metric", "mean", "min", "p10", "p50", "p90", "max", "reports"];
         parts.push(format!("{heading}\n{}", output::table(&header, metrics.iter().map(row), width)));
     }
-    parts.extend(
-        detail
-            .classes
-            .as_ref()
-            .map(|classes| format!("classes{}\n{}", of_whom(detail.classes_measured_on), class_tables(classes, width))),
-    );
+    if let Some(classes) = &detail.classes {
+        let names: Vec<String> = (0..classes.classes()).map(name).collect();
+        let tables = class_tables(classes, &names, width);
+        parts.push(format!("classes{}\n{tables}", of_whom(detail.classes_measured_on)));
+    }
     parts.into_iter().map(|part| format!("\n\n{part}")).collect()
 }
 
@@ -33,17 +36,17 @@ fn row(metric: &ScalarSummary) -> Vec<String> {
     [vec![name.to_string()], figures.to_vec(), vec![reports.to_string()]].concat()
 }
 
-fn class_tables(counts: &ClassCounts, width: Option<u16>) -> String {
+fn class_tables(counts: &ClassCounts, names: &[String], width: Option<u16>) -> String {
     let totals = counts.totals();
-    let classes = totals.examples.iter().zip(&totals.right).enumerate();
-    let rows = classes.map(|(class, (examples, right))| {
+    let classes = totals.examples.iter().zip(&totals.right).zip(names);
+    let rows = classes.map(|((examples, right), name)| {
         let accuracy = (*examples > 0).then(|| *right as f64 / *examples as f64);
-        vec![class.to_string(), examples.to_string(), right.to_string(), or_dash(accuracy, percent)]
+        vec![name.clone(), examples.to_string(), right.to_string(), or_dash(accuracy, percent)]
     });
     let accuracy = output::table(&["class", "examples", "right", "accuracy"], rows, width);
     let matrix = match counts {
         ClassCounts::Confusion { classes, counts } if (*classes as usize) <= SHOWN_CLASSES_MAX => {
-            format!("\n\nconfusion (a row per true class)\n{}", matrix(*classes as usize, counts, width))
+            format!("\n\nconfusion (a row per true class)\n{}", matrix(names, counts, width))
         }
         ClassCounts::Confusion { classes, .. } => format!("\n\nthe confusion matrix of {classes} classes is in --json"),
         ClassCounts::PerClass { .. } => String::new(),
@@ -61,18 +64,19 @@ fn of_whom(on: Option<MeasuredOn>) -> String {
     }
 }
 
-fn matrix(classes: usize, counts: &[u64], width: Option<u16>) -> String {
-    let names: Vec<String> = (0..classes).map(|class| class.to_string()).collect();
+fn matrix(names: &[String], counts: &[u64], width: Option<u16>) -> String {
     let header: Vec<&str> = std::iter::once("true").chain(names.iter().map(String::as_str)).collect();
     let rows = counts
-        .chunks(classes.max(1))
-        .zip(&names)
+        .chunks(names.len().max(1))
+        .zip(names)
         .map(|(row, name)| std::iter::once(name.clone()).chain(row.iter().map(ToString::to_string)).collect());
     output::table(&header, rows, width)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::testing::round;
     use tributary_protocol::state::{Phase, Task};
@@ -115,7 +119,7 @@ mod tests {
     fn classes_have_an_accuracy_each_and_a_matrix_while_it_fits() {
         let mut counts = ClassCounts::of_classes(3).unwrap();
         [(0, 0), (0, 1), (1, 1)].iter().for_each(|(truth, predicted)| counts.count(*truth, *predicted));
-        let text = tables(&detail(Some(counts)), None);
+        let text = tables(&detail(Some(counts.clone())), None, None);
         assert!(text.contains("auc     0.8   0.7  0.7  0.7  0.9  0.9  2"), "{text}");
         assert!(
             text.contains("0      2         1      50.00 %") && text.contains("2      0         0      -"),
@@ -123,15 +127,18 @@ mod tests {
         );
         assert!(text.contains("classes of 3 examples of 2 clients"), "{text}");
         assert!(text.contains("confusion (a row per true class)") && text.contains("\n0     1  1  0"), "{text}");
-        let many = tables(&detail(ClassCounts::of_classes(50)), None);
+        let inputs = json!({ "target": { "name": "kind", "classes": ["oak", "elm", "fir"] } });
+        let named = tables(&detail(Some(counts)), Some(&serde_json::from_value(inputs).unwrap()), None);
+        assert!(named.contains("\noak    2 ") && named.contains("\noak   1    1    0"), "{named}");
+        let many = tables(&detail(ClassCounts::of_classes(50)), None, None);
         assert!(many.contains("the confusion matrix of 50 classes is in --json"), "{many}");
-        assert!(!tables(&detail(ClassCounts::of_classes(200)), None).contains("confusion"));
+        assert!(!tables(&detail(ClassCounts::of_classes(200)), None, None).contains("confusion"));
     }
 
     #[test]
     fn a_round_without_them_has_no_tables() {
         let mut plain = detail(None);
         plain.round.metrics.clear();
-        assert_eq!(tables(&plain, None), "");
+        assert_eq!(tables(&plain, None, None), "");
     }
 }

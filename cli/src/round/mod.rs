@@ -78,7 +78,7 @@ pub(crate) async fn run(command: RoundCommand, api: &Api, output: &Output) -> Re
                 "assignments": &assignments,
             });
             output.object(&object, || {
-                let measured = measured::tables(&detail, output.width);
+                let measured = measured::tables(&detail, job.file.model.inputs.as_ref(), output.width);
                 format!("{explanation}\n\n{}{measured}", text::page(round, &assignments, output.width))
             })
         }

@@ -103,7 +103,7 @@ impl Serving {
             if let Some(link) = &self.dashboard_url {
                 text += &format!("\n\nThe dashboard, signed in with it:\n\n  {link}");
             }
-            if self.ca.is_none() {
+            if self.ca.is_none() && self.first_clients.is_none() {
                 text += "\n\nnext: export TRIBUTARY_TOKEN=.. and `tributary population create NAME`";
             }
         }

@@ -12,12 +12,3 @@ pub enum NextOrder {
     /// There is no work. Check in again after this time.
     Wait(Duration),
 }
-
-/// What became of the sum that a relay sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Delivered {
-    /// The parent has accepted it, now or when an earlier delivery ended without an answer.
-    Counted,
-    /// The parent will never accept it, for this reason: the round is over, or the sum breaks a rule.
-    Refused(String),
-}

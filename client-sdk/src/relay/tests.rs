@@ -15,10 +15,10 @@ use tributary_protocol::digest::{REPR_DIGEST, repr_digest};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, Secret, SecretKind};
 use tributary_protocol::problem::{Problem, ProblemType};
-use tributary_protocol::relay::SumQuery;
+use tributary_protocol::relay::{Delivered, Part, SumQuery};
 use tributary_protocol::scalars::Scalars;
 
-use super::{Delivered, NextOrder, Uplink};
+use super::{NextOrder, Uplink};
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::error::ClientError;
@@ -53,6 +53,11 @@ fn lost() -> Answer {
 
 fn file(body: &[u8]) -> Answer {
     Answer { status: 200, headers: Vec::new(), body: Bytes::copy_from_slice(body), breaks: false }
+}
+
+/// A sum as a part.
+fn sum(body: &Bytes) -> Part {
+    Part::Updates { body: body.to_vec(), query: query() }
 }
 
 fn accepted() -> Answer {
@@ -293,7 +298,7 @@ async fn a_delivery_that_breaks_off_continues_at_its_offset() {
     let ((at, nothing), (_, some)) = (head(0), head(2_000_000));
     let (uplink, parent) =
         new_relay([(&status, open(false)), (&at, nothing), (&put, lost()), (&at, some), (&patch, accepted())]);
-    assert_eq!(uplink.deliver(id(), &body, &query()).await.unwrap(), Delivered::Counted);
+    assert_eq!(uplink.deliver(id(), sum(&body)).await.unwrap(), Delivered::Counted);
     let requests = parent.requests();
     assert!(requests[3].body == body && requests[5].body == body.slice(2_000_000..));
     let said = [UPLOAD_OFFSET, UPLOAD_COMPLETE, "content-type", REPR_DIGEST].map(|name| &requests[5].headers[name]);
@@ -314,7 +319,7 @@ async fn a_sum_for_a_closed_round_is_refused_with_the_reason() {
     ]);
     let body = Bytes::from_static(b"a sum");
     for reason in ["round 4 has closed", "31 updates, where 30 are the most", "9 bytes"] {
-        let delivered = uplink.deliver(id(), &body, &query()).await.unwrap();
+        let delivered = uplink.deliver(id(), sum(&body)).await.unwrap();
         let Delivered::Refused(why) = delivered else { panic!("{delivered:?}") };
         assert!(why.contains(reason), "{why}");
     }
@@ -331,8 +336,8 @@ async fn a_delivery_that_the_parent_cannot_take_now_is_an_error() {
         (&put, accepted()),
     ]);
     let body = Bytes::from_static(b"a sum");
-    assert!(matches!(uplink.deliver(id(), &body, &query()).await, Err(ClientError::BadAnswer(_))));
-    assert_eq!(uplink.deliver(id(), &body, &query()).await.unwrap(), Delivered::Counted);
+    assert!(matches!(uplink.deliver(id(), sum(&body)).await, Err(ClientError::BadAnswer(_))));
+    assert_eq!(uplink.deliver(id(), sum(&body)).await.unwrap(), Delivered::Counted);
     parent.requests();
 }
 
@@ -349,7 +354,7 @@ async fn an_accepted_sum_whose_answer_was_lost_is_counted() {
         (&status, open(true)),
     ]);
     for _ in 0..2 {
-        assert_eq!(uplink.deliver(id(), &long_sum(), &query()).await.unwrap(), Delivered::Counted);
+        assert_eq!(uplink.deliver(id(), sum(&long_sum())).await.unwrap(), Delivered::Counted);
     }
     parent.requests();
 }
@@ -409,11 +414,12 @@ async fn calls_at_the_same_time_enrol_once() {
 async fn every_call_can_run_on_another_thread() {
     fn sent<F: Future + Send>(_: &F) {}
     let (uplink, _) = new_relay([]);
-    let (order, body, query) = (order(b"model"), Bytes::new(), query());
+    let (order, body) = (order(b"model"), Bytes::new());
     sent(&uplink.next(1, Duration::ZERO));
     sent(&uplink.population());
     sent(&uplink.model(&order));
     sent(&uplink.is_open(id()));
-    sent(&uplink.deliver(id(), &body, &query));
+    sent(&uplink.deliver(id(), sum(&body)));
+    sent(&uplink.jobs());
     sent(&uplink.give_up(id(), ""));
 }

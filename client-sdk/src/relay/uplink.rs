@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tributary_protocol::device::{
-    Assignment, AssignmentStatus, CheckInRequest, CheckInResponse, DeviceState, FailureReport,
+    Assignment, AssignmentStatus, CheckInRequest, CheckInResponse, DeviceState, EvaluationReport, FailureReport,
+    OpenJob,
 };
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, Name, Secret};
+use tributary_protocol::inputs::Description;
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::relay::{PLACES_MAX, RelayOffer, SumQuery};
+use tributary_protocol::relay::{Delivered, PLACES_MAX, Part, RelayOffer, SumQuery};
 use tributary_protocol::state::FailureReason;
 
-use super::answer::{Delivered, NextOrder};
+use super::answer::NextOrder;
 use crate::error::ClientError;
 use crate::models::plain_model;
 use crate::session::{Context, as_known, check_in, cut, leaves_assignment_open, plain_request, wait_ms};
@@ -30,6 +32,11 @@ pub struct Uplink {
 impl Uplink {
     pub(crate) fn new(context: Context) -> Self {
         Self { context }
+    }
+
+    /// The parent's address.
+    pub fn address(&self) -> &str {
+        self.context.coordinator.address()
     }
 
     /// Checks in, and offers to stand for so many clients, 10,000 at most. The parent may hold the request for `wait`,
@@ -83,6 +90,14 @@ impl Uplink {
         Ok(file.await?.into())
     }
 
+    /// What the parent's running jobs require of examples. Asked once.
+    ///
+    /// # Errors
+    /// [`ClientError`] if the parent does not answer, or refuses the token.
+    pub async fn jobs(&self) -> Result<Vec<OpenJob>, ClientError> {
+        Ok(self.context.coordinator.ask_jobs(&self.context.enrolment).await?.jobs)
+    }
+
     /// Asks once whether the parent still waits for the report of an order. `None`: its round is over, or the parent
     /// knows no such order of this relay: its operator has deleted the job, or the parent has another database.
     ///
@@ -97,15 +112,14 @@ impl Uplink {
         }
     }
 
-    /// Sends the sum of an order. The same bytes continue where an earlier delivery broke off, also one of an earlier
-    /// process. A parent that refuses the sum, and keeps the order open, gets a failure report.
+    /// Sends what the reports of an order come to. The same bytes of a sum continue where an earlier delivery broke
+    /// off, also one of an earlier process. A parent that refuses the part, and keeps the order open, gets a failure report.
     ///
     /// # Errors
-    /// [`ClientError`] if the parent does not answer, or cannot take the sum now: deliver it again later.
-    pub async fn deliver(&self, id: AssignmentId, body: &Bytes, query: &SumQuery) -> Result<Delivered, ClientError> {
-        // Whether an earlier process has sent some of it is unknown.
-        let upload = Upload { id, figures: Figures::Sum(query), body, sha256: Sha256Hash::of(body), begun: true };
-        let sent = self.known(|secret| self.send(secret, &upload)).await;
+    /// [`ClientError`] if the parent does not answer, or cannot take the part now: deliver it again later.
+    pub async fn deliver(&self, id: AssignmentId, part: Part) -> Result<Delivered, ClientError> {
+        let outgoing = Outgoing::from(part);
+        let sent = self.known(|secret| self.send(secret, id, &outgoing)).await;
         let Err(error) = sent else { return Ok(Delivered::Counted) };
         if leaves_assignment_open(&error) {
             self.report(id, FailureReason::DoesNotFit, error.to_string()).await;
@@ -127,13 +141,26 @@ impl Uplink {
         self.post_failure(id, FailureReason::Other, detail.to_owned()).await
     }
 
-    /// Sends what the parent does not have yet of a sum.
-    async fn send(&self, secret: Secret, upload: &Upload<'_>) -> Result<(), ClientError> {
+    /// Sends what the parent does not have yet of a part.
+    async fn send(&self, secret: Secret, id: AssignmentId, part: &Outgoing) -> Result<(), ClientError> {
         let coordinator = &self.context.coordinator;
         // Asked first, so that no bytes are sent to a round that has closed.
-        if !coordinator.status(&secret, upload.id, true).await?.reported {
-            coordinator.upload(&secret, upload).await?;
+        if coordinator.status(&secret, id, true).await?.reported {
+            return Ok(());
         }
+        match part {
+            Outgoing::Updates { body, sha256, query } => {
+                // Whether an earlier process has sent some of it is unknown.
+                let upload = Upload { id, figures: Figures::Sum(query), body, sha256: *sha256, begun: true };
+                coordinator.upload(&secret, &upload).await?
+            }
+            Outgoing::Evaluations { reports, report } => {
+                coordinator.put_evaluation(&secret, id, Some(*reports), report).await?
+            }
+            Outgoing::Descriptions { reports, sums } => {
+                coordinator.put_description(&secret, id, Some(*reports), sums).await?
+            }
+        };
         Ok(())
     }
 
@@ -160,6 +187,26 @@ impl Uplink {
     {
         let mut identity = self.context.identity().await?;
         as_known(&self.context, &mut identity, |identity| call(identity.secret)).await
+    }
+}
+
+/// A part on its way. The body of a sum is hashed once, however often it is sent.
+enum Outgoing {
+    Updates { body: Bytes, sha256: Sha256Hash, query: SumQuery },
+    Evaluations { reports: u32, report: EvaluationReport },
+    Descriptions { reports: u32, sums: Description },
+}
+
+impl From<Part> for Outgoing {
+    fn from(part: Part) -> Self {
+        match part {
+            Part::Updates { body, query } => {
+                let sha256 = Sha256Hash::of(&body);
+                Self::Updates { body: body.into(), sha256, query }
+            }
+            Part::Evaluations { reports, report } => Self::Evaluations { reports, report },
+            Part::Descriptions { reports, sums } => Self::Descriptions { reports, sums },
+        }
     }
 }
 

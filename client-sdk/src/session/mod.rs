@@ -212,8 +212,8 @@ async fn deliver(
             let upload = Upload { id, figures: Figures::Update(query), body, sha256: *sha256, begun };
             coordinator.upload(secret, &upload).await?
         }
-        Work::Evaluation(report) => coordinator.put_evaluation(secret, id, report).await?,
-        Work::Description(description) => coordinator.put_description(secret, id, description).await?,
+        Work::Evaluation(report) => coordinator.put_evaluation(secret, id, None, report).await?,
+        Work::Description(description) => coordinator.put_description(secret, id, None, description).await?,
     };
     Ok(accepted.retry_after_ms)
 }

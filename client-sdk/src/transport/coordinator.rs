@@ -65,14 +65,22 @@ impl Coordinator {
         Self { listener, ..self }
     }
 
+    pub(crate) fn address(&self) -> &str {
+        &self.server
+    }
+
     pub(crate) async fn enrol(&self, token: &Secret, request: &EnrolRequest) -> Result<EnrolResponse, ClientError> {
         let call = with_json(self.request(Method::POST, token, "/device/v1/clients"), request);
         self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
     }
 
     pub(crate) async fn open_jobs(&self, token: &Secret) -> Result<OpenJobs, ClientError> {
-        let call = self.request(Method::GET, token, "/device/v1/jobs");
-        self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
+        self.retrying(|| self.ask_jobs(token)).await
+    }
+
+    /// The same, asked once.
+    pub(crate) async fn ask_jobs(&self, token: &Secret) -> Result<OpenJobs, ClientError> {
+        self.json(self.request(Method::GET, token, "/device/v1/jobs"), ANSWER_TIMEOUT).await
     }
 
     pub(crate) async fn check_in(&self, secret: &Secret, request: &CheckInRequest) -> Result<CheckedIn, ClientError> {
@@ -135,24 +143,28 @@ impl Coordinator {
         time.mul_f64(1.0 + jitter.unit() / 4.0)
     }
 
+    /// Sends an evaluation. A relay says how many it has added up.
     pub(crate) async fn put_evaluation(
         &self,
         secret: &Secret,
         id: AssignmentId,
+        reports: Option<u32>,
         report: &EvaluationReport,
     ) -> Result<ReportAccepted, ClientError> {
-        let path = format!("/device/v1/assignments/{id}/evaluation");
+        let path = format!("/device/v1/assignments/{id}/evaluation{}", reports_text(reports));
         let call = with_json(self.request(Method::PUT, secret, &path), report);
         self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
     }
 
+    /// Sends the sums of a table. A relay says of how many.
     pub(crate) async fn put_description(
         &self,
         secret: &Secret,
         id: AssignmentId,
+        reports: Option<u32>,
         description: &Description,
     ) -> Result<ReportAccepted, ClientError> {
-        let path = format!("/device/v1/assignments/{id}/description");
+        let path = format!("/device/v1/assignments/{id}/description{}", reports_text(reports));
         let call = with_json(self.request(Method::PUT, secret, &path), description);
         self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
     }
@@ -296,6 +308,10 @@ impl Coordinator {
 pub(crate) fn with_header(mut request: Request, name: HeaderName, value: &str) -> Request {
     request.headers.insert(name, header_value(value));
     request
+}
+
+fn reports_text(reports: Option<u32>) -> String {
+    reports.map(|reports| format!("?reports={reports}")).unwrap_or_default()
 }
 
 fn with_json(request: Request, value: &impl Serialize) -> Request {

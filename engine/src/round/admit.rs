@@ -168,7 +168,7 @@ impl<'a> EligibilityRules<'a> {
             eligibility: &job.eligibility,
             evaluators: job.evaluation.as_ref().map(|EvaluationPolicy { attributes, .. }| attributes),
             on_coordinator: job.evaluation.as_ref().is_some_and(|policy| policy.place == EvaluationPlace::Coordinator),
-            relays: suits(job, task),
+            relays: suits(job),
         }
     }
 }
@@ -176,6 +176,9 @@ impl<'a> EligibilityRules<'a> {
 /// Checks whether a client may take part that was drawn for the training round `last_round` of the job last. The error
 /// is the first rule that it breaks.
 pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &EligibilityRules<'_>) -> Result<(), Ineligible> {
+    if rules.task == Task::Evaluate && rules.on_coordinator {
+        return Err(Ineligible::Coordinator);
+    }
     let missing = candidate.abilities.lacks(rules.needs);
     if !missing.is_empty() {
         return Err(Ineligible::Abilities(missing));
@@ -193,9 +196,6 @@ pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &Eligibility
     }
     if !rules.asks && candidate.schema.is_some() && candidate.schema != rules.schema {
         return Err(Ineligible::Schema);
-    }
-    if rules.task == Task::Evaluate && rules.on_coordinator {
-        return Err(Ineligible::Coordinator);
     }
     let evaluators = rules.evaluators.filter(|attributes| !attributes.is_empty());
     match (rules.task, evaluators) {

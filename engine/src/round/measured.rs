@@ -22,19 +22,31 @@ pub fn examples_for(share: f64) -> u64 {
     (Z * Z * share / (1.0 - share)).ceil() as u64
 }
 
-/// The accuracy that clients measured, weighted by their examples. Each report is an accuracy with its examples; those
-/// without examples do not count. None without any. The result does not depend on the order of the reports.
-pub fn measured(reports: &[(f64, u64)]) -> Option<(f64, MeasuredOn)> {
-    let mut reports: Vec<_> = reports.iter().copied().filter(|(_, examples)| *examples > 0).collect();
-    reports.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-    let examples: u64 = reports.iter().map(|(_, examples)| examples).sum();
-    let sum: f64 = reports.iter().map(|(accuracy, examples)| accuracy * *examples as f64).sum();
-    let worst = reports.first()?.0;
+/// What one report says of a model's accuracy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Accuracy {
+    pub share: f64,
+    /// Examples of which it is the share.
+    pub examples: u64,
+    /// Clients that the report stands for: several, if it is a relay's.
+    pub clients: u32,
+}
+
+/// The accuracy that clients measured, weighted by their examples; reports without examples do not count. None without
+/// any. The result does not depend on the order of the reports. How it differs between clients is unknown where one
+/// report stands for several.
+pub fn measured(reports: &[Accuracy]) -> Option<(f64, MeasuredOn)> {
+    let mut reports: Vec<_> = reports.iter().copied().filter(|report| report.examples > 0).collect();
+    reports.sort_by(|one, other| one.share.total_cmp(&other.share).then(one.examples.cmp(&other.examples)));
+    let examples = reports.iter().map(|report| report.examples).sum();
+    let sum: f64 = reports.iter().map(|report| report.share * report.examples as f64).sum();
+    let worst = reports.first()?.share;
     let accuracy = sum / examples as f64;
     let (low, high) = interval(accuracy, examples);
-    let among = |value: f64| (reports.len() > 1).then_some(value);
-    let p10 = reports[reports.len().div_ceil(10) - 1].0;
-    let clients = u32::try_from(reports.len()).unwrap_or(u32::MAX);
+    let tells_clients = reports.len() > 1 && reports.iter().all(|report| report.clients == 1);
+    let among = |value: f64| tells_clients.then_some(value);
+    let p10 = reports[reports.len().div_ceil(10) - 1].share;
+    let clients = reports.iter().fold(0, |clients: u32, report| clients.saturating_add(report.clients));
     Some((accuracy, MeasuredOn { examples, clients, low, high, worst: among(worst), p10: among(p10) }))
 }
 
@@ -50,24 +62,35 @@ mod tests {
 
     use super::*;
 
+    fn report(share: f64, examples: u64) -> Accuracy {
+        Accuracy { share, examples, clients: 1 }
+    }
+
     #[test]
     fn nineteen_right_answers_of_nineteen_make_sure_of_83_percent() {
-        let (accuracy, on) = measured(&[(1.0, 19)]).unwrap();
+        let (accuracy, on) = measured(&[report(1.0, 19)]).unwrap();
         assert_eq!((accuracy, on.examples, on.clients, on.worst, on.p10), (1.0, 19, 1, None, None));
         // statsmodels proportion_confint(19, 19, method="wilson"): 0.831813.
         assert!((on.low - 0.831_813).abs() < 1e-5 && on.high == 1.0, "{on:?}");
-        assert_eq!((interval(0.5, 0), measured(&[]), measured(&[(1.0, 0)])), ((0.0, 1.0), None, None));
+        assert_eq!((interval(0.5, 0), measured(&[]), measured(&[report(1.0, 0)])), ((0.0, 1.0), None, None));
     }
 
     #[test]
     fn means_count_examples_and_the_spread_counts_clients() {
         let reports: Vec<_> =
-            (0..20).map(|client| (f64::from(client) / 20.0, if client == 0 { 80 } else { 20 })).collect();
+            (0..20).map(|client| report(f64::from(client) / 20.0, if client == 0 { 80 } else { 20 })).collect();
         let (accuracy, on) = measured(&reports).unwrap();
         assert!((accuracy - 190.0 / 20.0 * 20.0 / 460.0).abs() < 1e-12, "{accuracy}");
         assert_eq!((on.examples, on.clients, on.worst, on.p10), (460, 20, Some(0.0), Some(0.05)));
         let turned: Vec<_> = reports.into_iter().rev().collect();
         assert_eq!(measured(&turned), Some((accuracy, on)), "the order of arrival does not matter");
+    }
+
+    #[test]
+    fn the_report_of_a_relay_counts_its_clients_and_hides_their_spread() {
+        let of_three = Accuracy { clients: 3, ..report(0.5, 60) };
+        let (accuracy, on) = measured(&[of_three, report(1.0, 20)]).unwrap();
+        assert_eq!((accuracy, on.examples, on.clients, on.worst, on.p10), (0.625, 80, 4, None, None));
     }
 
     #[test]

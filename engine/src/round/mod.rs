@@ -58,7 +58,7 @@ pub use clocks::Clocks;
 pub use decide::{Act, Decision, decide};
 pub use diversity::{DIVERSITY_ROUNDS, DiverseRound, useful};
 pub use known::LastReport;
-pub use measured::{examples_for, interval, measured, measured_centrally};
+pub use measured::{Accuracy, examples_for, interval, measured, measured_centrally};
 pub use member::Member;
 pub use opening::{History, LastRound, Lookback, Opening, Trained, opening};
 pub use pace::{CHECKINS_PER_SECOND_MAX, HELD_MS_MIN, Pace, RetryReason};

@@ -10,6 +10,7 @@ use tributary_protocol::state::{AbandonReason, JobState, Phase};
 
 use super::admit::Candidate;
 use super::policy::Tempo;
+use super::relay::{by_place, together};
 use super::step::{Next, Step, select};
 use super::view::{Context, OpenRound};
 use super::wait::is_ahead;
@@ -80,18 +81,28 @@ fn collect(round: &OpenRound, expected: u32, gather_ms: i64, available: u32, now
     }
 }
 
-/// The clients of a panel: of more than it takes, the same ones each time that they are here. Each client has a rank
-/// that follows from the job's seed and its number.
-pub(super) fn choose_panel(mut available: Vec<Arc<Candidate>>, size: usize, job_seed: Seed) -> Vec<Arc<Candidate>> {
-    available.sort_by_key(|candidate| (job_seed.derive("panel", candidate.number).0, candidate.number));
-    available.truncate(size);
-    available.sort_by_key(|candidate| candidate.number);
-    available
+/// The clients of a panel: of more than it takes, the same ones each time that they are here. Each place has a rank,
+/// which follows from the job's seed and the number of its client.
+pub(super) fn choose_panel(available: Vec<Arc<Candidate>>, size: usize, job_seed: Seed) -> Vec<Arc<Candidate>> {
+    let rank = |candidate: &Candidate, place: u64| {
+        let rank = job_seed.derive("panel", candidate.number);
+        // Without relays the ranks are those of clients.
+        if candidate.relay.is_some() { rank.derive("place", place).0 } else { rank.0 }
+    };
+    let places = by_place(available);
+    let of_one = places.chunk_by(|one, other| one.client == other.client);
+    let ranked = of_one.flat_map(|places| (0..).zip(places).map(|(place, one)| (rank(one, place), one)));
+    let mut panel: Vec<_> = ranked.collect();
+    panel.sort_by_key(|(rank, candidate)| (*rank, candidate.number));
+    panel.truncate(size);
+    panel.sort_by_key(|(_, candidate)| candidate.number);
+    together(panel.into_iter().map(|(_, candidate)| Arc::clone(candidate)).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::known::fixture::{candidate, numbers};
+    use super::super::relay::places;
     use super::*;
     use crate::round::played::{context, job_file, round};
     use crate::round::policy::TaskPolicy;
@@ -149,5 +160,21 @@ mod tests {
         let second = numbers(&choose_panel(all(gone), 20, Seed(7)));
         assert_eq!(second.iter().filter(|number| first.contains(number)).count(), 17, "{first:?} {second:?}");
         assert_ne!(numbers(&choose_panel(all(&[]), 20, Seed(8))), first);
+    }
+
+    #[test]
+    fn the_clients_behind_a_relay_have_the_ranks_of_others() {
+        let relay =
+            |number, places| Arc::new(Candidate { relay: Some(places), ..Candidate::clone(&candidate(number)) });
+        let fleet = || (0..30).map(candidate).chain([relay(30, 30)]).collect::<Vec<_>>();
+        let behind = |size: usize, seed| {
+            let panel = choose_panel(fleet(), size, Seed(seed));
+            assert_eq!(places(&panel) as usize, size.min(60));
+            panel.iter().filter_map(|candidate| candidate.relay).sum::<u32>()
+        };
+        assert_eq!((behind(60, 7), behind(90, 7)), (30, 30));
+        // Half of 20, 400 times; the deviation is below 40.
+        let drawn: u32 = (0..400).map(|seed| behind(20, seed)).sum();
+        assert!((3_850..4_150).contains(&drawn), "{drawn}");
     }
 }

@@ -212,12 +212,13 @@ impl TaskPolicy {
         }
     }
 
-    /// The policy of a relay's part of a training round: at most `places` of the `cohort` clients of the round, and
-    /// `left_ms` milliseconds. One update is enough, because the parent decides whether its round has enough.
+    /// The policy of a relay's part of a round: at most `places` of the `cohort` clients of the round, and `left_ms`
+    /// milliseconds. One report is enough, because the parent decides whether its round has enough. None where the job
+    /// has no rounds of this task.
     #[must_use]
-    pub fn of_part(job: &JobFile, places: u32, cohort: u32, left_ms: i64) -> Self {
-        let whole = Self::of_training(&job.round);
-        Self {
+    pub fn of_part(job: &JobFile, task: Task, places: u32, cohort: u32, left_ms: i64) -> Option<Self> {
+        let whole = Self::of(job, task)?;
+        Some(Self {
             tempo: Tempo::Cohort,
             goal: places,
             minimum: 1,
@@ -226,10 +227,10 @@ impl TaskPolicy {
             // The clients waited when their places were offered; those that have left since are not waited for long.
             selection_timeout_ms: whole.selection_timeout_ms.min(left_ms / PART_SELECTION),
             deadline_ms: left_ms,
-            proximal: Proximal::next(&job.training.algorithm, None, None),
+            proximal: whole.proximal,
             part_of: Some(cohort),
             ..Self::default()
-        }
+        })
     }
 
     /// The number of clients whose updates the sum of a round must hold, with those of other relays.

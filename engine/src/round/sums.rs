@@ -1,13 +1,13 @@
-//! Jobs whose rounds take sums of updates from relays.
+//! Jobs whose rounds take sums of reports from relays.
 
 use tributary_protocol::job_file::{Combine, JobFile, Mode, NormMax, Selection, ServerOptimizer};
 use tributary_protocol::plan::Algorithm;
-use tributary_protocol::state::Task;
 
-/// Why relays can take no part in a job's rounds of this task; `Ok` if they can.
+/// Why relays can take no part in a job's rounds; `Ok` if they can.
 ///
-/// A relay knows the sum of its clients' updates, and nothing else of them. It knows the round, and no other round.
-pub(super) fn suits(job: &JobFile, task: Task) -> Result<(), &'static str> {
+/// A relay knows the sum of its clients' reports, and nothing else of them. It knows the round, and no other round.
+/// Evaluations and descriptions add up in every job; clients of a relay take part in those of the jobs that they train.
+pub(super) fn suits(job: &JobFile) -> Result<(), &'static str> {
     let is_mean = matches!(job.aggregation.combine, Combine::WeightedMean | Combine::UniformMean);
     let carries_state = match &job.training.algorithm {
         Algorithm::Plain => false,
@@ -17,7 +17,6 @@ pub(super) fn suits(job: &JobFile, task: Task) -> Result<(), &'static str> {
         }
     };
     let reasons = [
-        (task != Task::Train, "relays bring updates alone"),
         (job.analysis.is_some(), "an analysis asks clients themselves"),
         (job.privacy.is_some(), "the updates of a private job are clipped one by one"),
         (job.secure_aggregation.is_some(), "the members of a group call this coordinator"),
@@ -49,7 +48,7 @@ mod tests {
 
     #[test]
     fn what_a_sum_cannot_tell_is_named() {
-        let suits = |settings: &str| super::suits(&job(settings), Task::Train);
+        let suits = |settings: &str| super::suits(&job(settings));
         assert_eq!(suits(""), Ok(()));
         assert_eq!(suits("aggregation.combine = 'uniform_mean'\nupdate.codec = 'top_k'"), Ok(()));
         assert_eq!(suits("training.algorithm = { kind = 'fed_prox', mu = 0.1 }"), Ok(()));
@@ -63,6 +62,5 @@ mod tests {
         ] {
             assert!(suits(settings).is_err_and(|reason| reason.contains(word)), "{settings}");
         }
-        assert_eq!(super::suits(&job(""), Task::Evaluate), Err("relays bring updates alone"));
     }
 }

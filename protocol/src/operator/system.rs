@@ -14,6 +14,9 @@ pub struct System {
     pub started_at_ms: i64,
     /// Kind of database.
     pub engine: Engine,
+    /// Address of the coordinator whose [relay](crate::relay) this one is. Absent at a root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
     /// All coordinators of the database, with their leases.
     pub nodes: Vec<Node>,
     /// Check-ins per second at the coordinator that answers, averaged over the last minute.

@@ -128,6 +128,20 @@ impl AssignmentRow {
         self.places.max(1)
     }
 
+    /// The number of reports that a report without tensors stands for, which a relay says.
+    ///
+    /// # Errors
+    /// Why it cannot be so many.
+    pub fn stands_for(&self, reports: Option<u32>) -> Result<u32, String> {
+        match (self.places, reports) {
+            (0, None) => Ok(1),
+            (0, Some(_)) => Err("this client is no relay, so its report stands for itself alone".into()),
+            (_, None) => Err("a relay says for how many clients its report stands".into()),
+            (places, Some(reports)) if (1..=places).contains(&reports) => Ok(reports),
+            (places, Some(reports)) => Err(format!("{reports} reports, where 1 to {places} belong to the assignment")),
+        }
+    }
+
     /// Most steps of its report, where a rule reads them and the client told its examples.
     pub fn steps_max(&self, spec: &JobSpec) -> Option<u64> {
         spec.steps_max(self.base_version, self.examples).filter(|_| self.examples > 0)

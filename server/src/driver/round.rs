@@ -33,8 +33,6 @@ pub(super) async fn take(
             evaluate(driver, spec, round);
             return Ok(());
         }
-        Step::Commit if key.task == Task::Evaluate => rounds::commit_evaluation(services, key).await?,
-        Step::Commit if key.task == Task::Describe => rounds::commit_description(services, key).await?,
         Step::Commit => commit(driver, spec, round).await?,
         Step::Abandon(reason) => abandon(driver, key, reason).await?,
     }
@@ -74,7 +72,9 @@ async fn commit(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) -> Resul
     let (key, stopwatch) = (round.key(), Stopwatch::start());
     match sum_up(driver, spec, round).await {
         Ok(()) => {
-            services.metrics.committed(stopwatch);
+            if key.task == Task::Train {
+                services.metrics.committed(stopwatch);
+            }
             Ok(())
         }
         // What is stored cannot be read, and cannot be the next time either: the round is abandoned, the job continues.
@@ -92,7 +92,8 @@ async fn commit(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) -> Resul
     }
 }
 
-/// Ends a closed round with its next version; the part of a relay with its sum at the parent.
+/// Ends a closed round with what its reports come to: the next version, a measurement, the job's inputs. The part of a
+/// relay ends with its sum at the parent.
 async fn sum_up(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<(), CommitError> {
     let Driver { services, updates, .. } = driver;
     if let Some(upstream) = &services.upstream
@@ -100,7 +101,11 @@ async fn sum_up(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) -> Resul
     {
         return deliver(services, &**upstream, &updates.sums, (spec, round), &order).await;
     }
-    commit_training(services, &updates.sums, spec, round).await
+    match round.task {
+        Task::Train => commit_training(services, &updates.sums, spec, round).await,
+        Task::Evaluate => Ok(rounds::commit_evaluation(services, round.key()).await?),
+        Task::Describe => Ok(rounds::commit_description(services, round.key()).await?),
+    }
 }
 
 async fn abandon(driver: &Driver, key: RoundKey, reason: AbandonReason) -> Result<(), DriverError> {

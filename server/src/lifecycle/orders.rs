@@ -4,7 +4,7 @@
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::Opening;
 use tributary_protocol::id::AssignmentId;
-use tributary_protocol::state::{JobState, Phase, Task};
+use tributary_protocol::state::{JobState, Phase};
 
 use crate::blob::BlobError;
 use crate::db::{DbError, NewJob, NewRound, RoundKey, Transition, Tx};
@@ -18,8 +18,8 @@ pub(crate) struct NewOrder<'a> {
     pub(crate) assignment: AssignmentId,
     /// The parent's job, as the relay plays it.
     pub(crate) spec: &'a JobSpec,
-    /// The number of the parent's round.
-    pub(crate) number: u32,
+    /// The parent's round, whose number and task its part has too.
+    pub(crate) round: RoundKey,
     pub(crate) base_version: u32,
     pub(crate) opening: Opening,
 }
@@ -50,9 +50,8 @@ pub(crate) async fn open(
     order: &NewOrder<'_>,
     version: Option<&mut NewVersion>,
 ) -> Result<(), OrderError> {
-    let NewOrder { assignment, spec, number, base_version, opening } = *order;
+    let NewOrder { assignment, spec, round: key, base_version, opening } = *order;
     let now_ms = services.clock.now_ms();
-    let key = RoundKey { job: spec.id, task: Task::Train, number };
     let mut tx = services.db.begin().await?;
     keep_job(&mut tx, spec, now_ms).await?;
     if let Some(version) = version
@@ -65,7 +64,7 @@ pub(crate) async fn open(
             drop(tx);
             // A parent that was restored from a backup repeats its rounds.
             let is_open = services.db.look().await?.order_of(key).await?.is_some();
-            return if is_open { Ok(()) } else { Err(OrderError::Played(number)) };
+            return if is_open { Ok(()) } else { Err(OrderError::Played(key.number)) };
         }
         opened => opened?,
     }

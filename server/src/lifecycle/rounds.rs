@@ -187,6 +187,14 @@ pub(crate) async fn commit_evaluation(services: &Services, key: RoundKey) -> Res
 /// Aggregating to Committed for the part of a relay: its parent has the sum. Order and updates are deleted with it.
 pub(crate) async fn commit_part(services: &Services, key: RoundKey) -> Result<(), BlobError> {
     let committed = commit_with(services, key, services.clock.now_ms(), async |tx| {
+        match key.task {
+            Task::Train => {}
+            Task::Evaluate => {
+                let summary = tx.evaluation_summary(key).await?;
+                tx.store_evaluation(key, summary).await?;
+            }
+            Task::Describe => tx.store_description(key, None).await?,
+        }
         store_scalars(tx, key).await?;
         tx.delete_order(key).await?;
         tx.delete_updates(key).await

@@ -1,20 +1,21 @@
 //! From a closed round to the parent.
 //!
-//! Bytes moved per value: 8 of the sum are read, about 5 of its body written, hashed and sent. The body is in memory.
+//! Bytes moved per value of an update: 8 of the sum are read, about 5 of its body written, hashed and sent. The body is
+//! in memory. Evaluations and descriptions are sums already when the round closes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::summaries;
-use tributary_protocol::relay::SumQuery;
+use tributary_protocol::device::EvaluationReport;
+use tributary_protocol::relay::{Delivered, Part, SumQuery};
 use tributary_protocol::scalars::Scalars;
-use tributary_protocol::state::AbandonReason;
+use tributary_protocol::state::{AbandonReason, Task};
 use tributary_protocol::sum::{SumWriter, tag};
 
-use super::upstream::{Delivered, Upstream, UpstreamError};
-use crate::db::{OrderRow, PartFigures, RoundRow};
+use super::upstream::{Upstream, UpstreamError};
+use crate::db::{DbError, OrderRow, PartFigures, RoundKey, RoundRow, Tx};
 use crate::lifecycle::rounds;
 use crate::models::error::CommitError;
 use crate::models::gather::running_sum;
@@ -25,7 +26,7 @@ use crate::updates::sums::{RoundSum, Sums};
 /// Values that are read from the sum at a time.
 const VALUES_AT_ONCE: usize = 1 << 16;
 
-/// Sends the sum of a closed round to the parent, and ends the round with its answer.
+/// Sends what a closed round came to, and ends the round with the parent's answer.
 ///
 /// # Errors
 /// [`CommitError::Upstream`] when the parent does not answer: the round stays as it is, and the next look tries again.
@@ -37,27 +38,20 @@ pub(crate) async fn deliver(
     order: &OrderRow,
 ) -> Result<(), CommitError> {
     let key = round.key();
-    let sum = running_sum(services, sums, spec, round).await?;
-    let (base_version, written) = (round.base_version, Arc::clone(spec));
-    let body = blocking(move || body_of(&sum, &written, base_version)).await;
-    let mut tx = services.db.read().await?;
-    let figures = tx.part_figures(key).await?;
-    let reports = tx.reported_scalars(key).await?;
-    drop(tx);
-    let means = summaries(reports.iter().map(|(scalars, weight)| (scalars, *weight)));
-    let means = means.into_iter().map(|summary| (summary.name, summary.mean));
-    // More names than a report may have: a few of each client. The sum is worth more than its scalars.
-    let metrics = Scalars::try_from(means.collect::<BTreeMap<_, _>>()).unwrap_or_default();
-    let query = query_of(figures, metrics);
+    let part = match key.task {
+        Task::Train => updates(services, sums, spec, round).await?,
+        Task::Evaluate => evaluations(&mut services.db.read().await?, round).await?,
+        Task::Describe => descriptions(&mut services.db.read().await?, round).await?,
+    };
     let delivered = tokio::select! {
-        delivered = upstream.deliver(order.assignment, body, query) => delivered?,
+        delivered = upstream.deliver(order.assignment, part) => delivered?,
         // A link that is cut may keep the answer back for minutes. The next start delivers again.
         () = services.stopping.cancelled() => return Err(UpstreamError("the relay stops".into()).into()),
     };
     match delivered {
         Delivered::Counted => rounds::commit_part(services, key).await?,
         Delivered::Refused(reason) => {
-            tracing::info!(%reason, job = %key.job, round = key.number, "the parent does not take the sum of a round");
+            tracing::info!(%reason, job = %key.job, task = %key.task, round = key.number, "the parent does not take a part");
             rounds::abandon(services, key, AbandonReason::Upstream).await?;
         }
     }
@@ -65,13 +59,48 @@ pub(crate) async fn deliver(
     Ok(())
 }
 
-fn query_of(figures: PartFigures, metrics: Scalars) -> SumQuery {
-    let PartFigures { examples, loss, steps, work_ms } = figures;
-    SumQuery { examples, loss, steps, train_ms: work_ms, metrics }
+async fn updates(services: &Services, sums: &Sums, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<Part, CommitError> {
+    let sum = running_sum(services, sums, spec, round).await?;
+    let (base_version, written) = (round.base_version, Arc::clone(spec));
+    let body = blocking(move || body_of(&sum, &written, base_version)).await;
+    let mut tx = services.db.read().await?;
+    let PartFigures { examples, loss, steps, work_ms } = tx.part_figures(round.key()).await?;
+    let metrics = means(&mut tx, round.key()).await?;
+    Ok(Part::Updates { body, query: SumQuery { examples, loss, steps, train_ms: work_ms, metrics } })
+}
+
+async fn evaluations(tx: &mut Tx, round: &RoundRow) -> Result<Part, DbError> {
+    let key = round.key();
+    let PartFigures { examples, work_ms, .. } = tx.part_figures(key).await?;
+    let summary = tx.evaluation_summary(key).await?;
+    let report = EvaluationReport {
+        examples,
+        // A round closes with one report at least, and each tells its loss.
+        loss: summary.loss.ok_or_else(DbError::lost)?,
+        accuracy: summary.accuracy.map(|(accuracy, _)| accuracy),
+        evaluate_ms: work_ms,
+        metrics: means(tx, key).await?,
+        classes: tx.class_counts(key).await?,
+    };
+    Ok(Part::Evaluations { reports: round.reported, report })
+}
+
+async fn descriptions(tx: &mut Tx, round: &RoundRow) -> Result<Part, DbError> {
+    let sums = tx.description(round.key()).await?.ok_or_else(DbError::lost)?;
+    Ok(Part::Descriptions { reports: round.reported, sums })
+}
+
+/// The means of the named scalars of a round, weighted by examples.
+async fn means(tx: &mut Tx, key: RoundKey) -> Result<Scalars, DbError> {
+    let reports = tx.reported_scalars(key).await?;
+    let means = summaries(reports.iter().map(|(scalars, weight)| (scalars, *weight)));
+    let means: BTreeMap<_, _> = means.into_iter().map(|summary| (summary.name, summary.mean)).collect();
+    // More names than a report may have: a few of each client. The sum is worth more than its scalars.
+    Ok(Scalars::try_from(means).unwrap_or_default())
 }
 
 /// The sum as a body. The caps of the spec are those of the parent's round.
-fn body_of(sum: &RoundSum, spec: &JobSpec, base_version: u32) -> Bytes {
+fn body_of(sum: &RoundSum, spec: &JobSpec, base_version: u32) -> Vec<u8> {
     let accumulator = sum.accumulator();
     let values = spec.update.total();
     let tag = tag(&spec.id, base_version, accumulator.binary_point());
@@ -82,5 +111,5 @@ fn body_of(sum: &RoundSum, spec: &JobSpec, base_version: u32) -> Bytes {
         body.append(&mut writer.take());
     }
     body.append(&mut writer.finish().expect("every value was written"));
-    body.into()
+    body
 }

@@ -1,7 +1,7 @@
 //! A relay: a coordinator whose rounds are parts of its parent's rounds.
 //!
 //! To its clients a relay is a coordinator, and to its parent one client with places for several. An order of the
-//! parent opens a round here, which ends with the exact sum of its updates instead of a model. The parent adds that
+//! parent opens a round here, which ends with the exact sum of its reports instead of a model. The parent adds that
 //! sum, so its model has the bits that it would have if all clients were its own.
 //!
 //! | part | what it does |
@@ -16,4 +16,4 @@ mod order;
 pub(crate) mod run;
 mod upstream;
 
-pub use upstream::{Delivered, Offered, Upstream, UpstreamError};
+pub use upstream::{Offered, Upstream, UpstreamError};

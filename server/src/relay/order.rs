@@ -8,11 +8,10 @@ use tributary_protocol::device::Assignment;
 use tributary_protocol::id::Name;
 use tributary_protocol::job_file::{InitialModel, JobFile, ModelsKept, Retention, StopPolicy};
 use tributary_protocol::relay::RelayTerms;
-use tributary_protocol::state::Task;
 
 use super::upstream::{Upstream, UpstreamError};
 use crate::blob::{BlobError, Workbench};
-use crate::db::DbError;
+use crate::db::{DbError, RoundKey};
 use crate::lifecycle::orders::{self, NewOrder, OrderError};
 use crate::models::first::{UploadError, UploadedModel};
 use crate::models::version::NewVersion;
@@ -71,18 +70,17 @@ pub(super) async fn take(
     population: &Name,
     assignment: &Assignment,
 ) -> Result<(), TakeError> {
-    let terms = assignment.relay.as_deref().filter(|_| assignment.task == Task::Train);
-    let terms = terms.ok_or_else(|| TakeError::Unfit("a relay takes parts in trainings alone".into()))?;
+    let terms = assignment.relay.as_deref();
+    let terms = terms.ok_or_else(|| TakeError::Unfit("the parent gives it the work of a client".into()))?;
     let file = played(terms, population);
     let spec = Arc::new(JobSpec::new(assignment.job, file)?).of_sums(terms.cohort);
     let base_version = assignment.model_version;
     let left_ms = time_left_ms(assignment.deadline_in_ms);
-    let opening = Opening {
-        policy: TaskPolicy::of_part(&spec.file, terms.places, terms.cohort, left_ms),
-        seed: assignment.seed,
-        norm_max: terms.norm_max,
-    };
-    let order = NewOrder { assignment: assignment.id, spec: &spec, number: assignment.round, base_version, opening };
+    let policy = TaskPolicy::of_part(&spec.file, assignment.task, terms.places, terms.cohort, left_ms);
+    let policy = policy.ok_or_else(|| TakeError::Unfit(format!("the job has no rounds of {}", assignment.task)))?;
+    let opening = Opening { policy, seed: assignment.seed, norm_max: terms.norm_max };
+    let round = RoundKey { job: spec.id, task: assignment.task, number: assignment.round };
+    let order = NewOrder { assignment: assignment.id, spec: &spec, round, base_version, opening };
     let known = services.db.look().await?.model(spec.id, base_version).await?;
     if known.as_ref().is_some_and(|known| known.sha256 != assignment.model_sha256) {
         return Err(TakeError::Unfit(format!("version {base_version} of the parent was another one before")));
@@ -105,7 +103,6 @@ fn played(terms: &RelayTerms, population: &Name) -> JobFile {
     JobFile {
         population: population.clone(),
         initial_model: InitialModel::Upload,
-        evaluation: None,
         stop: StopPolicy::default(),
         schedule: None,
         retention: Retention { models: ModelsKept::Last(VERSIONS_KEPT), ..terms.job.retention },

@@ -23,7 +23,9 @@ use crate::updates::Updates;
 const WAIT: Duration = Duration::from_secs(60);
 /// Pause before an offer follows a change of the clients that wait: they come together.
 const RESTATE_MS: i64 = 200;
-/// Time between two questions whether the parent still takes the sum, in milliseconds.
+/// How long an offer waits for as many clients as the last round ended with: those that ended it are on their way back.
+const GATHER_MS: i64 = 1_000;
+/// Time between two questions whether the parent still waits for the part, in milliseconds.
 const ASK_EVERY_MS: i64 = 3_000;
 /// Pause after a call that failed, in milliseconds.
 const RETRY_MS: i64 = 2_000;
@@ -54,10 +56,11 @@ impl Relaying {
     /// Takes part in the parent's rounds until the coordinator stops.
     pub(crate) async fn run(self) {
         let Services { clock, stopping, .. } = &self.services;
+        let mut together = 0;
         loop {
             let turn = tokio::select! {
                 () = stopping.cancelled() => return,
-                turn = self.turn() => turn,
+                turn = self.turn(&mut together) => turn,
             };
             if let Err(error) = turn {
                 tracing::warn!(%error, "the relay goes on in a moment");
@@ -69,22 +72,19 @@ impl Relaying {
         }
     }
 
-    async fn turn(&self) -> Result<(), TurnError> {
+    /// Follows the open order, or offers places for another one. `together` are the clients that ended the last one.
+    async fn turn(&self, together: &mut u32) -> Result<(), TurnError> {
         let open = self.services.db.read().await?.orders().await?;
         match open.first() {
-            Some(order) => self.follow(order).await,
-            None => self.offer().await,
+            Some(order) => *together = self.follow(order).await?,
+            None => self.offer(*together).await?,
         }
+        Ok(())
     }
 
     /// Offers the clients that wait, and takes what the parent gives.
-    async fn offer(&self) -> Result<(), TurnError> {
-        let mut arrivals = self.services.signals.arrivals();
-        let places = self.places();
-        if places == 0 {
-            self.arrival(&mut arrivals).await;
-            return Ok(());
-        }
+    async fn offer(&self, together: u32) -> Result<(), TurnError> {
+        let (places, arrivals) = self.gathered(together).await;
         let offered = tokio::select! {
             offered = self.upstream.next(places, WAIT) => offered?,
             () = self.more_than(places, arrivals) => return Ok(()),
@@ -116,6 +116,23 @@ impl Relaying {
         places(&self.fleet.lobby.candidates(&self.population))
     }
 
+    /// The clients that wait, once there are some: for a moment, as many as these. With what tells of others.
+    async fn gathered(&self, together: u32) -> (u32, watch::Receiver<u64>) {
+        let clock = &self.services.clock;
+        let until_ms = clock.now_ms() + GATHER_MS;
+        loop {
+            let mut arrivals = self.services.signals.arrivals();
+            let places = self.places();
+            if places >= together.max(1) || (places > 0 && clock.now_ms() >= until_ms) {
+                return (places, arrivals);
+            }
+            tokio::select! {
+                () = self.arrival(&mut arrivals) => {}
+                () = clock.sleep_until(until_ms), if places > 0 => {}
+            }
+        }
+    }
+
     /// Returns a moment after a client has come.
     async fn arrival(&self, arrivals: &mut watch::Receiver<u64>) {
         // The sender lives as long as the services.
@@ -134,21 +151,23 @@ impl Relaying {
         }
     }
 
-    /// Follows an order until its round has ended, and tells the parent where that brings nothing.
-    async fn follow(&self, order: &OrderRow) -> Result<(), TurnError> {
+    /// Follows an order until its round has ended, and tells the parent where that brings nothing. Returns how many
+    /// clients have reported.
+    async fn follow(&self, order: &OrderRow) -> Result<u32, TurnError> {
         let Services { clock, signals, .. } = &self.services;
         let (key, mut changes) = (order.round(), signals.watch());
         let mut ask_at_ms = clock.now_ms() + ASK_EVERY_MS;
         loop {
-            let Some(round) = self.services.db.look().await?.round(key).await? else { return Ok(()) };
+            let Some(round) = self.services.db.look().await?.round(key).await? else { return Ok(0) };
             match round.phase {
                 Phase::Selecting | Phase::Training | Phase::Aggregating => {}
                 // The commit has deleted the order.
-                Phase::Committed => return Ok(()),
+                Phase::Committed => return Ok(round.reported),
                 Phase::Abandoned => {
                     // A parent that has closed its round refuses, and needs nothing.
                     self.upstream.give_up(order.assignment, "the relay's round came to no sum".into()).await?;
-                    return Ok(orders::settle(&self.services, key).await?);
+                    orders::settle(&self.services, key).await?;
+                    return Ok(round.reported);
                 }
             }
             tokio::select! {

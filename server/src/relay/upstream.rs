@@ -8,28 +8,29 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use tributary_protocol::device::Assignment;
+use tributary_protocol::device::{Assignment, OpenJob};
 use tributary_protocol::id::AssignmentId;
-use tributary_protocol::relay::SumQuery;
+use tributary_protocol::relay::{Delivered, Part};
 
 /// The parent of a relay, as its relay calls it.
 pub trait Upstream: Debug + Send + Sync {
+    /// The parent's address, for people.
+    fn address(&self) -> &str;
+
     /// Offers places, and waits at most this long for a part in a round.
     fn next(&self, places: u32, wait: Duration) -> BoxFuture<'_, Result<Offered, UpstreamError>>;
 
     /// The model from which the clients of a part start: a plain safetensors file with the assignment's SHA-256.
     fn model<'a>(&'a self, assignment: &'a Assignment) -> BoxFuture<'a, Result<Bytes, UpstreamError>>;
 
-    /// Whether the parent still takes the sum.
+    /// What the parent's running jobs require of examples.
+    fn jobs(&self) -> BoxFuture<'_, Result<Vec<OpenJob>, UpstreamError>>;
+
+    /// Whether the parent still waits for a part.
     fn is_open(&self, assignment: AssignmentId) -> BoxFuture<'_, Result<bool, UpstreamError>>;
 
-    /// Sends the sum. The same bytes may be sent again.
-    fn deliver(
-        &self,
-        assignment: AssignmentId,
-        sum: Bytes,
-        query: SumQuery,
-    ) -> BoxFuture<'_, Result<Delivered, UpstreamError>>;
+    /// Sends what the reports of a part come to. The same may be sent again.
+    fn deliver(&self, assignment: AssignmentId, part: Part) -> BoxFuture<'_, Result<Delivered, UpstreamError>>;
 
     /// Gives the places of a part back.
     fn give_up(&self, assignment: AssignmentId, reason: String) -> BoxFuture<'_, Result<(), UpstreamError>>;
@@ -42,15 +43,6 @@ pub enum Offered {
     Part(Box<Assignment>),
     /// Nothing before this time.
     Nothing(Duration),
-}
-
-/// What became of a sum.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Delivered {
-    /// The parent counts it, exactly once.
-    Counted,
-    /// The parent will never take it, for this reason.
-    Refused(String),
 }
 
 /// Why a call brought no answer. It may succeed later.

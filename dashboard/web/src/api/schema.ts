@@ -2550,7 +2550,7 @@ export interface RelayTerms {
   job: JobFile;
   /** Largest L2 norm of an update. Absent without a bound. */
   norm_max?: number;
-  /** Most updates of the sum. */
+  /** Most clients whose reports the relay brings. */
   places: number;
 }
 
@@ -3193,6 +3193,8 @@ export interface System {
   nodes: Node[];
   /** Number of clients that are here now: they wait for work at any coordinator, or are at work. */
   online_clients?: number;
+  /** Address of the coordinator whose [relay](crate::relay) this one is. Absent at a root. */
+  parent?: string;
   /** Scheduled work. */
   schedules: ScheduledWork[];
   /** Time at which it started. */

@@ -1,6 +1,6 @@
 // All populations and jobs, with their open rounds.
 
-import type { JobOverview, JobSummary, Overview } from "../api/types";
+import type { JobOverview, JobSummary, Overview, System } from "../api/types";
 import { Sparkline } from "../charts/sparkline";
 import { bytes, compact, count, duration, percent, plural, presence, real, sureness } from "../lib/format";
 import { isEnded, rank } from "../lib/jobs";
@@ -206,6 +206,12 @@ function JobStats({ entry }: { entry: JobOverview }) {
   );
 }
 
+/** The parent of this relay, by its address for those who may see the system. */
+function Parent() {
+  const system = useResource<System>("system");
+  return <>{system.data?.parent ?? "the parent of this relay"}</>;
+}
+
 /** Why a job has no open round, and what would open one. */
 export function Waiting({
   job,
@@ -218,7 +224,11 @@ export function Waiting({
     case "awaiting_model":
       return <UploadModel job={job.id} name={job.name} />;
     case "relaying":
-      return <Empty title="Between two parts">The next one comes from the parent of this relay.</Empty>;
+      return (
+        <Empty title="Between two parts">
+          The next one comes from <Parent />.
+        </Empty>
+      );
     case "paused":
       return <Empty title="Paused">No round opens until the job is resumed.</Empty>;
     case "running":

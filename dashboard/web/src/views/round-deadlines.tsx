@@ -38,6 +38,8 @@ export function Deadlines({
   const { of, label } = PARTS.find((entry) => entry.value === part)!;
   const values = useMemo(() => assignments.map(of).filter((ms) => ms !== undefined), [assignments, of]);
   const sorted = useMemo(() => values.toSorted((a, b) => a - b), [values]);
+  // A relay would have brought what it had at another deadline.
+  const tells = assignments.every((item) => item.places === undefined);
   const late = useMemo(() => missedMs(round, assignments), [round, assignments]);
   const [tried, setTried] = useState<number>();
   const deadlineMs = deadlineOf(round);
@@ -63,7 +65,7 @@ export function Deadlines({
   // Where reports were missing, the first question is how much longer; else which deadline would have been enough.
   const first = late.length > 0 ? late.at(-1)! : quantile(sorted, 0.8)!;
   const at = Math.min(tried ?? first, most);
-  const markers: Marker[] = part === "report" ? [{ at, label: `tried: ${duration(at)}`, tone: "other" }] : [];
+  const markers: Marker[] = part === "report" && tells ? [{ at, label: `tried: ${duration(at)}`, tone: "other" }] : [];
   // Drawn where it does not squeeze the distribution; the sentence below says it anyway.
   if (deadlineMs !== undefined && deadlineMs < slowest * 3)
     markers.push({ at: deadlineMs, label: `deadline ${duration(deadlineMs)}`, tone: "deadline" });
@@ -76,7 +78,7 @@ export function Deadlines({
         xTitle={`${TITLES[part]}, time`}
         description={`${text}${deadlineMs === undefined ? "" : ` The deadline was ${duration(deadlineMs)}.`}`}
       />
-      {part === "report" && (
+      {part === "report" && tells && (
         <WhatIfSlider at={at} most={most} onTry={setTried} onUse={onUse}>
           <Outcome round={round} at={at} values={values} late={late} whatIf={whatIf} />
         </WhatIfSlider>

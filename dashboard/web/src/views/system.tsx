@@ -36,8 +36,8 @@ function WholeSystem() {
         <h1>System</h1>
         {data && (
           <p class="quiet">
-            Tributary {data.version} on {ENGINES[data.engine]}, started <Ago at={data.started_at_ms} /> ·{" "}
-            <a href="docs">API documentation</a>
+            Tributary {data.version} on {ENGINES[data.engine]}, started <Ago at={data.started_at_ms} />
+            {data.parent && `, relay of ${data.parent}`} · <a href="docs">API documentation</a>
           </p>
         )}
       </header>

@@ -7,7 +7,7 @@ use tributary_protocol::device::{
 };
 use tributary_protocol::download::{FormQuery, ModelForm};
 use tributary_protocol::inputs::Description;
-use tributary_protocol::relay::SumQuery;
+use tributary_protocol::relay::{ReportQuery, SumQuery};
 
 use crate::api::openapi::{BYTES, Bearer, Call, Part, get, head, patch, post, put};
 
@@ -166,9 +166,11 @@ fn groups() -> Vec<Call> {
 fn reports() -> Vec<Call> {
     vec![
         put("/assignments/{assignment}/evaluation", "sendEvaluation", "Sends what was measured.")
+            .query::<ReportQuery>()
             .takes::<EvaluationReport>()
             .answers::<ReportAccepted>(200, "It is stored and counts."),
         put("/assignments/{assignment}/description", "sendDescription", "Sends the sums of the client's table.")
+            .query::<ReportQuery>()
             .takes::<Description>()
             .answers::<ReportAccepted>(200, "They are added to those of the round."),
         post("/assignments/{assignment}/failure", "giveUp", "Says that the client gives up, and why.")

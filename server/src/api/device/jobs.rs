@@ -11,9 +11,12 @@ use crate::api::extract::Json;
 use crate::api::problem::Answer;
 use crate::app::App;
 use crate::db::DbError;
+use crate::relay::{Upstream, UpstreamError};
 
-/// Most jobs in an answer.
+/// Most jobs of this coordinator in an answer.
 const JOBS_MAX: u32 = 100;
+/// How long a client waits for the jobs of a relay's parent, in milliseconds.
+const PARENT_MS: i64 = 3_000;
 
 pub(super) async fn open(State(app): State<Arc<App>>, enroller: Enroller) -> Answer<Json<OpenJobs>> {
     let rows = app.db.read().await?.jobs_at_a_glance(Some(&enroller.population), false, JOBS_MAX).await?;
@@ -28,5 +31,25 @@ pub(super) async fn open(State(app): State<Arc<App>>, enroller: Enroller) -> Ans
         let (inputs, analysis) = (file.model.inputs.clone(), file.analysis.clone());
         jobs.push(OpenJob { name: file.name.clone(), input, output, loss: file.training.loss, inputs, analysis });
     }
+    if let Some(upstream) = &app.upstream {
+        jobs.extend(of_the_parent(&app, &**upstream, &jobs).await);
+    }
     Ok(Json(OpenJobs { jobs }))
+}
+
+/// The jobs of a relay's parent that the relay does not play yet. None where the parent does not answer in time: a
+/// relay serves its clients without its uplink, too.
+async fn of_the_parent(app: &App, upstream: &dyn Upstream, played: &[OpenJob]) -> Vec<OpenJob> {
+    let told = tokio::select! {
+        told = upstream.jobs() => told,
+        () = app.clock.sleep_until(app.clock.now_ms() + PARENT_MS) => Err(UpstreamError("in time".into())),
+    };
+    let is_new = |job: &OpenJob| played.iter().all(|known| known.name != job.name);
+    match told {
+        Ok(jobs) => jobs.into_iter().filter(is_new).collect(),
+        Err(error) => {
+            tracing::debug!(%error, "the jobs that the relay plays are told alone");
+            Vec::new()
+        }
+    }
 }

@@ -11,10 +11,11 @@ use tributary_protocol::device::{
 use tributary_protocol::figures::Figures;
 use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{AssignmentId, JobId};
+use tributary_protocol::id::AssignmentId;
 use tributary_protocol::inputs::{Description, Inputs};
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::problem::ProblemType;
+use tributary_protocol::relay::ReportQuery;
 use tributary_protocol::state::{AssignmentState, Task};
 use tributary_protocol::text::visible;
 use tributary_protocol::traffic::Traffic;
@@ -23,7 +24,7 @@ use crate::api::auth::Device;
 use crate::api::extract::{Json, Path, Query};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::db::{ClientRow, DbError, Report, Times};
+use crate::db::{AssignmentRow, ClientRow, DbError, Report, Times};
 use crate::fleet::Fleet;
 use crate::lifecycle::acceptance::Submission;
 use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
@@ -53,21 +54,23 @@ pub(super) async fn put_evaluation(
     State(app): State<Arc<App>>,
     Device(client): Device,
     Path(id): Path<AssignmentId>,
+    Query(query): Query<ReportQuery>,
     Json(evaluation): Json<EvaluationReport>,
 ) -> Answer<Json<ReportAccepted>> {
     if let Err(reason) = check_evaluation(&evaluation) {
         return Err(reject(&app, &client, (id, Task::Evaluate), reason).await?);
     }
-    let Bounds { job, weight_max, outputs } = or_refused(&app, &client, bounds(&app, &client, id).await).await?;
-    if let Err(error) = check_classes(&evaluation, outputs.as_deref()) {
-        return Err(reject(&app, &client, (id, Task::Evaluate), &error.to_string()).await?);
-    }
+    let bounds = or_refused(&app, &client, bounds(&app, &client, id).await).await?;
+    let contribution = match bounds.contribution(&evaluation, query) {
+        Ok(contribution) => contribution,
+        Err(reason) => return Err(reject(&app, &client, (id, Task::Evaluate), &reason).await?),
+    };
+    let job = bounds.assignment.round().job;
     let body = serde_json::to_vec(&evaluation).map_err(ApiError::internal)?;
     let bytes = body.len() as u64;
-    let weight = u32::try_from(evaluation.examples).unwrap_or(u32::MAX).min(weight_max);
     let report = Report {
         figures: Figures {
-            contribution: Contribution::of_one(Weight::examples(weight)),
+            contribution,
             loss: Some(evaluation.loss),
             metrics: evaluation.metrics,
             ..Figures::default()
@@ -95,18 +98,22 @@ pub(super) async fn put_description(
     State(app): State<Arc<App>>,
     Device(client): Device,
     Path(id): Path<AssignmentId>,
+    Query(query): Query<ReportQuery>,
     Json(description): Json<Description>,
 ) -> Answer<Json<ReportAccepted>> {
     let found = or_refused(&app, &client, described_job(&app, &client, id).await).await?;
-    let Some((job, inputs)) = found else { return Err(ApiError::not_found(id)) };
-    if let Err(error) = description.check(&inputs) {
-        return Err(reject(&app, &client, (id, Task::Describe), &error.to_string()).await?);
-    }
+    let Some((assignment, inputs)) = found else { return Err(ApiError::not_found(id)) };
+    let checked = description.check(&inputs).map_err(|error| error.to_string());
+    let updates = match checked.and_then(|()| assignment.stands_for(query.reports)) {
+        Ok(updates) => updates,
+        Err(reason) => return Err(reject(&app, &client, (id, Task::Describe), &reason).await?),
+    };
+    let job = assignment.round().job;
     let body = serde_json::to_vec(&description).map_err(ApiError::internal)?;
     let bytes = body.len() as u64;
     let weight = Weight::examples(u32::try_from(description.examples).unwrap_or(u32::MAX));
     let report = Report {
-        figures: Figures { contribution: Contribution::of_one(weight), ..Figures::default() },
+        figures: Figures { contribution: Contribution { weight, updates }, ..Figures::default() },
         accuracy: None,
         work_ms: 0,
         classes: None,
@@ -122,13 +129,16 @@ pub(super) async fn put_description(
     report_accepted(&app, &client, RetryReason::Reported).await
 }
 
-/// The job of an assignment and its inputs; none where it has none.
-async fn described_job(app: &App, client: &ClientRow, id: AssignmentId) -> Result<Option<(JobId, Inputs)>, Refusal> {
+/// An assignment and the inputs of its job; none where it has none.
+async fn described_job(
+    app: &App,
+    client: &ClientRow,
+    id: AssignmentId,
+) -> Result<Option<(AssignmentRow, Inputs)>, Refusal> {
     let mut tx = app.db.read().await?;
     let (assignment, _) = assignments::find(&mut tx, client.id, id, Some(Task::Describe)).await?;
-    let job = assignment.round().job;
-    let spec = app.spec(&mut tx, job).await?.ok_or_else(|| Refusal::NotFound(id.to_string()))?;
-    Ok(spec.file.model.inputs.clone().map(|inputs| (job, inputs)))
+    let spec = app.spec(&mut tx, assignment.round().job).await?.ok_or_else(|| Refusal::NotFound(id.to_string()))?;
+    Ok(spec.file.model.inputs.clone().map(|inputs| (assignment, inputs)))
 }
 
 /// Ends the assignment of a report that cannot be right. Returns the answer.
@@ -140,9 +150,8 @@ async fn reject(app: &App, client: &ClientRow, (id, task): (AssignmentId, Task),
 
 /// What an evaluation must keep to.
 struct Bounds {
-    job: JobId,
-    /// The largest weight: no evaluator counts for more than a client of a training round could, nor for more examples
-    /// than it told when it was drawn.
+    assignment: AssignmentRow,
+    /// The job's largest weight.
     weight_max: u32,
     /// The shape of the network's output for one input; none for an app's own network.
     outputs: Option<Vec<usize>>,
@@ -151,26 +160,51 @@ struct Bounds {
 async fn bounds(app: &App, client: &ClientRow, id: AssignmentId) -> Result<Bounds, Refusal> {
     let mut tx = app.db.read().await?;
     let (assignment, _) = assignments::find(&mut tx, client.id, id, Some(Task::Evaluate)).await?;
-    let job = assignment.round().job;
-    let spec = app.spec(&mut tx, job).await?.ok_or_else(|| Refusal::NotFound(id.to_string()))?;
+    let spec = app.spec(&mut tx, assignment.round().job).await?.ok_or_else(|| Refusal::NotFound(id.to_string()))?;
     let file = &spec.file;
     let outputs = match &file.model.spec {
         ModelSpec::Layers(network) => network.shapes().ok().and_then(|mut shapes| shapes.pop()),
         ModelSpec::Parameters(_) => None,
     };
-    Ok(Bounds { job, weight_max: assignment.weight_max(file.update.weight_max), outputs })
+    Ok(Bounds { assignment, weight_max: file.update.weight_max, outputs })
 }
 
-/// Checks counts by class against the network's output: its last length is the number of classes, the others are
-/// positions with a class each.
-fn check_classes(evaluation: &EvaluationReport, outputs: Option<&[usize]>) -> Result<(), ClassCountsError> {
-    let Some(counts) = &evaluation.classes else { return Ok(()) };
-    let (expected, positions) = outputs.and_then(<[usize]>::split_last).unzip();
-    if let Some(&expected) = expected.filter(|expected| **expected != counts.classes()) {
-        return Err(ClassCountsError::Differ { expected, got: counts.classes() });
+impl Bounds {
+    /// What an evaluation counts for: no evaluator for more than a client of a training round could, nor for more
+    /// examples than it told when it was drawn. The clients of a relay are bounded so by the relay.
+    ///
+    /// # Errors
+    /// The rule that the evaluation breaks.
+    fn contribution(&self, evaluation: &EvaluationReport, query: ReportQuery) -> Result<Contribution, String> {
+        let updates = self.assignment.stands_for(query.reports)?;
+        self.check_classes(evaluation).map_err(|error| error.to_string())?;
+        if !self.assignment.is_sum() {
+            let weight_max = self.assignment.weight_max(self.weight_max);
+            let weight = u32::try_from(evaluation.examples).unwrap_or(u32::MAX).min(weight_max);
+            return Ok(Contribution::of_one(Weight::examples(weight)));
+        }
+        let most = u64::from(self.weight_max) * u64::from(updates);
+        match Weight::of_examples(evaluation.examples).filter(|_| evaluation.examples <= most) {
+            Some(weight) => Ok(Contribution { weight, updates }),
+            None => Err(format!("{} examples, where {updates} evaluations have {most} at most", evaluation.examples)),
+        }
     }
-    let targets = positions.map(|positions| positions.iter().product::<usize>() as u64);
-    counts.check(evaluation.examples, targets, evaluation.accuracy)
+
+    /// Checks counts by class against the network's output: its last length is the number of classes, the others are
+    /// positions with a class each.
+    fn check_classes(&self, evaluation: &EvaluationReport) -> Result<(), ClassCountsError> {
+        let Some(counts) = &evaluation.classes else { return Ok(()) };
+        let (expected, positions) = self.outputs.as_deref().and_then(<[usize]>::split_last).unzip();
+        if let Some(&expected) = expected.filter(|expected| **expected != counts.classes()) {
+            return Err(ClassCountsError::Differ { expected, got: counts.classes() });
+        }
+        if self.assignment.is_sum() {
+            // They count all examples of the relay's clients, and its weight those that each may count for.
+            return counts.check(1, None, None);
+        }
+        let targets = positions.map(|positions| positions.iter().product::<usize>() as u64);
+        counts.check(evaluation.examples, targets, evaluation.accuracy)
+    }
 }
 
 fn check_evaluation(evaluation: &EvaluationReport) -> Result<(), &'static str> {

@@ -39,6 +39,10 @@ pub(super) async fn show(
             continue;
         }
         let cohort = cohort(&mut tx, key).await?;
+        // A relay brings what it has at the deadline, whatever that is.
+        if cohort.iter().any(|assignment| assignment.places.is_some()) {
+            continue;
+        }
         assignments += cohort.len();
         rounds.push(played(&round, &cohort, job.file.0.training.partial_work));
         if rounds.len() >= OUTLOOK_ROUNDS as usize || assignments >= ASSIGNMENTS_ENOUGH {

@@ -271,7 +271,8 @@ fn deadlines(round: &Round, cohort: &[Assignment]) -> Vec<tributary_protocol::op
     let (Some(selected_at_ms), Some(deadline_at_ms)) = (round.selected_at_ms, round.deadline_at_ms) else {
         return Vec::new();
     };
-    if cohort.is_empty() {
+    // A relay would have brought what it had at another deadline.
+    if cohort.is_empty() || cohort.iter().any(|assignment| assignment.places.is_some()) {
         return Vec::new();
     }
     let came = cohort.iter().filter_map(|assignment| match assignment.state {

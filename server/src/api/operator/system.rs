@@ -26,6 +26,7 @@ pub(super) async fn show(operator: Operator<Views>, State(app): State<Arc<App>>)
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at_ms: app.leases.started_at_ms(),
         engine: app.db.engine(),
+        parent: app.upstream.as_ref().map(|upstream| upstream.address().to_owned()),
         nodes,
         checkins_per_s: app.fleet.check_ins.per_second(now_ms),
         held_clients: app.fleet.lobby.len() as u64,

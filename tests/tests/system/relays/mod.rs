@@ -4,4 +4,5 @@
 //! twice, whatever ends.
 
 mod refusals;
+mod reports;
 mod tree;

@@ -14,7 +14,7 @@ use tributary_protocol::sum::{SumWriter, tag};
 use crate::support::{Answer, Device, WEIGHTS, World, delta_file, figures, within_reason};
 
 /// A client with a token that grants `relay`, which speaks by hand.
-async fn relay(world: &World) -> Device {
+pub(super) async fn relay(world: &World) -> Device {
     let token = world.relay_token().await;
     let request = world.request(Method::POST, "/device/v1/clients").bearer_auth(token);
     let enrolled: EnrolResponse = Answer::to(request.json(&json!({}))).await.ok();
@@ -28,12 +28,12 @@ async fn offer(device: &Device, places: u32) -> Answer {
 }
 
 /// Offers places, and waits for work.
-fn offers(device: &Device, places: u32) -> JoinHandle<CheckInResponse> {
+pub(super) fn offers(device: &Device, places: u32) -> JoinHandle<CheckInResponse> {
     let device = device.clone();
     tokio::spawn(async move { offer(&device, places).await.ok() })
 }
 
-async fn drawn(offered: JoinHandle<CheckInResponse>) -> Assignment {
+pub(super) async fn drawn(offered: JoinHandle<CheckInResponse>) -> Assignment {
     match within_reason(offered).await.unwrap() {
         CheckInResponse::Assigned(assignment) => *assignment,
         retry @ CheckInResponse::Retry { .. } => panic!("no work: {retry:?}"),
@@ -79,6 +79,11 @@ fn sum_of(part: &Assignment, base_version: u32, (updates, examples): (u32, u32),
     let mut writer = SumWriter::new(tag(&part.job, base_version, binary_point), contribution, WEIGHTS as u32);
     writer.push(&[value; WEIGHTS]);
     writer.finish().unwrap()
+}
+
+/// Sends a sum of zeros.
+pub(super) async fn send_sum(device: &Device, part: &Assignment, updates: u32, examples: u32) -> Answer {
+    put_sum(device, part.id, sum_of(part, part.model_version, (updates, examples), 0), examples).await
 }
 
 fn binary_point(part: &Assignment) -> u32 {

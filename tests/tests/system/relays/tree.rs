@@ -33,7 +33,7 @@ fn update(client: usize, round: u32) -> (Vec<f32>, u32) {
 }
 
 /// The work of a device, once there is some.
-async fn next_work(device: &Device) -> Assignment {
+pub(super) async fn next_work(device: &Device) -> Assignment {
     loop {
         if let CheckInResponse::Assigned(assignment) = device.wait().await.unwrap() {
             return *assignment;
@@ -78,14 +78,14 @@ async fn versions(root: &World, leaves: &[&World], codec: &Value, combine: &str)
     hashes
 }
 
-async fn ended(world: &World, job: JobId) {
+pub(super) async fn ended(world: &World, job: JobId) {
     let mut changes = world.app().signals.watch();
     while world.job_now(job).await.head.state != JobState::Completed {
         changes.changed().await.unwrap();
     }
 }
 
-async fn relays<const N: usize>(parent: &World) -> [World; N] {
+pub(super) async fn relays<const N: usize>(parent: &World) -> [World; N] {
     let relays: Vec<World> = join_all((0..N).map(|_| parent.relay())).await;
     relays.try_into().ok().unwrap()
 }
