@@ -58,6 +58,9 @@ create table clients (
     examples bigint not null,
     -- The kind of its SDK, as of its last check-in: rust, python, kotlin, swift, c, browser or another name.
     sdk text,
+    -- The release of its SDK in its own words, and what it can do: a JSON list.
+    sdk_version text,
+    abilities text not null default '["first"]',
     created_at_ms bigint not null,
     -- Kept to the minute: writing it at every check-in would cost more than the check-in.
     last_seen_at_ms bigint not null,
@@ -629,6 +632,8 @@ create table seats (
     attributes text not null,
     examples bigint not null,
     codecs text not null,
+    -- JSON list: what its SDK can do.
+    abilities text not null,
     -- By which a job's columns were applied to its table; null if any job may use its examples.
     schema_sha256 text,
     -- Whether it answers analyses.

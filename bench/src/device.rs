@@ -19,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tributary_client::{Trust, TrustError};
+use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::{
     Assignment, CheckInRequest, CheckInResponse, DeviceState, EnrolRequest, EnrolResponse, ReportAccepted,
 };
@@ -197,6 +198,7 @@ pub(crate) fn check_in_body(wait_ms: u32) -> Bytes {
         sdk_version: env!("CARGO_PKG_VERSION").into(),
         sdk: None,
         codecs: CodecName::ALL.to_vec(),
+        abilities: Abilities::FIRST,
         schema: None,
         answers: false,
         masks: false,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tributary_protocol::abilities::Abilities;
 use tributary_protocol::inputs::Description;
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::seed::Seed;
@@ -41,6 +42,10 @@ impl<T: Trainer> Trainer for PausingTrainer<T> {
 
     fn follows(&self, algorithm: &Algorithm) -> bool {
         self.trainer.follows(algorithm)
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.trainer.abilities()
     }
 
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {

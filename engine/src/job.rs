@@ -26,7 +26,7 @@ use crate::aggregate::{
 };
 use crate::privacy::{BudgetError, Terms};
 use crate::round::masking::{GroupParameters, MaskingPolicy, ParametersError};
-use crate::round::{Calendar, CalendarError};
+use crate::round::{Calendar, CalendarError, Needs};
 
 /// A job file with the values that are derived from it.
 #[derive(Clone, Debug)]
@@ -51,6 +51,8 @@ pub struct JobSpec {
     pub plain_bytes: u64,
     /// What the tables of its clients have in common; none without columns. Each draw asks for it, so it is kept.
     pub schema: Option<Sha256Hash>,
+    /// What the SDKs of its clients must be able to do.
+    pub needs: Needs,
     /// The minutes in which training rounds may open; none if they may open at any time.
     pub calendar: Option<Calendar>,
     /// What `[privacy]` comes to.
@@ -106,6 +108,7 @@ impl JobSpec {
         let plan_hash = plan.hash();
         let schema = file.model.inputs.as_ref().map(Inputs::schema_hash);
         let spec = Self {
+            needs: Needs::of_plan(&plan),
             id,
             model,
             parts,

@@ -11,7 +11,7 @@ pub const COUNTED_CLASSES_MAX: usize = 1_000;
 /// counts per class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ClassCounts {
     /// For each true class a row, with the number of its targets for which each class had the highest score.
     Confusion {

@@ -49,7 +49,6 @@ impl FromStr for DeviceName {
 /// What a device's platform says about it, for the operator's attestation webhook. The coordinator does not read it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Attestation {
     /// Which kind of statement it is, for example `ios-app-attest`: 1 to 128 bytes.
     pub platform: String,
@@ -67,7 +66,6 @@ impl fmt::Debug for Attestation {
 /// A client asks for a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct CertificateRequest {
     /// A PKCS #10 request in PEM (RFC 2986), at most 8,192 bytes: with an ECDSA key on P-256, signed with SHA-256. Its
     /// names and extensions are ignored.

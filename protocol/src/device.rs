@@ -19,6 +19,11 @@
 //! | `PUT /device/v1/assignments/{id}/description` | [`Description`](crate::inputs::Description) | [`ReportAccepted`] |
 //! | `POST /device/v1/assignments/{id}/failure` | [`FailureReport`] | [`ReportAccepted`] |
 //!
+//! # Other releases
+//!
+//! Requests and answers may have members, and lists names, of a newer release: the other side ignores them. Every
+//! answer names the coordinator's release ([`RELEASE`]) and the versions of this API that it serves ([`PROTOCOL`]).
+//!
 //! # Credentials
 //!
 //! A client authenticates with its secret (`Authorization: Bearer ..`), or with a certificate in the TLS handshake
@@ -48,13 +53,13 @@
 //! this update, and the newest wins); `digest-mismatch` (422, all bytes were dropped, so the client sends the whole
 //! body).
 
-use std::collections::BTreeMap;
-
 use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::de::{Deserializer, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 
+use crate::abilities::Abilities;
 use crate::analysis::Analysis;
+pub use crate::attributes::{ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, Attributes, AttributesError};
 use crate::classes::ClassCounts;
 use crate::credential::{Attestation, IssuedCertificate, Renewal};
 use crate::download::{CompanionFile, Download, FormFile, ModelDeltaFile};
@@ -69,6 +74,11 @@ use crate::seed::Seed;
 use crate::state::{FailureReason, Task};
 use crate::update::{Codec, CodecName};
 
+/// Header of every answer: the release of the coordinator, such as `0.1.0`.
+pub const RELEASE: &str = "tributary-release";
+/// Header of every answer: the versions of the device API that the coordinator serves, such as `1` for `/device/v1`. A
+/// coordinator that serves several separates them by commas.
+pub const PROTOCOL: &str = "tributary-protocol";
 /// Header: number of bytes of an upload that the coordinator has, or the offset at which a body continues it.
 pub const UPLOAD_OFFSET: &str = "upload-offset";
 /// Header: whether this body completes the upload, `?1` or `?0`.
@@ -77,81 +87,14 @@ pub const UPLOAD_COMPLETE: &str = "upload-complete";
 pub const PARTIAL_UPLOAD: &str = "application/partial-upload";
 /// Longest time for which a client may ask to be held at a check-in, in milliseconds.
 pub const WAIT_MS_MAX: u32 = 60_000;
-/// Most attributes of a client.
-pub const ATTRIBUTES_MAX: usize = 32;
-/// Longest name or value of an attribute in bytes.
-pub const ATTRIBUTE_BYTES_MAX: usize = 128;
 /// Largest magnitude of a reported loss. The weighted mean of larger ones could overflow.
 pub const LOSS_MAX: f64 = 1e12;
 /// Longest detail of a failure report in bytes. The SDK truncates longer ones.
 pub const DETAIL_BYTES_MAX: usize = 1024;
 
-/// Attributes of a client, such as `platform` and `ram_class`, which a job's eligibility rules can require. At most 32
-/// pairs with names and values of 1 to 128 bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "BTreeMap<String, String>", try_from = "BTreeMap<String, String>")]
-pub struct Attributes(BTreeMap<String, String>);
-
-/// Too many attributes, or one that is empty or too long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a client has at most {ATTRIBUTES_MAX} attributes, names and values of 1 to {ATTRIBUTE_BYTES_MAX} bytes")]
-pub struct AttributesError;
-
-impl Attributes {
-    /// Names and values, ordered by name.
-    pub fn as_map(&self) -> &BTreeMap<String, String> {
-        &self.0
-    }
-
-    /// Whether all of these pairs are among the attributes.
-    #[must_use]
-    pub fn include(&self, wanted: &BTreeMap<String, String>) -> bool {
-        wanted.iter().all(|(name, value)| self.0.get(name) == Some(value))
-    }
-
-    /// These attributes, with the granted ones in place of those of the same names. Where both are more than
-    /// [`ATTRIBUTES_MAX`], the last names of these are left out.
-    #[must_use]
-    pub fn with_granted(&self, granted: &Self) -> Self {
-        let mut pairs = granted.0.clone();
-        for (name, value) in &self.0 {
-            if pairs.len() >= ATTRIBUTES_MAX {
-                break;
-            }
-            pairs.entry(name.clone()).or_insert_with(|| value.clone());
-        }
-        Self(pairs)
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl TryFrom<BTreeMap<String, String>> for Attributes {
-    type Error = AttributesError;
-
-    fn try_from(pairs: BTreeMap<String, String>) -> Result<Self, AttributesError> {
-        let fits = |text: &String| (1..=ATTRIBUTE_BYTES_MAX).contains(&text.len());
-        if pairs.len() <= ATTRIBUTES_MAX && pairs.iter().all(|(name, value)| fits(name) && fits(value)) {
-            Ok(Self(pairs))
-        } else {
-            Err(AttributesError)
-        }
-    }
-}
-
-impl From<Attributes> for BTreeMap<String, String> {
-    fn from(attributes: Attributes) -> Self {
-        attributes.0
-    }
-}
-
 /// Enrolment of a device or silo as a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct EnrolRequest {
     /// Attributes of the client.
     #[serde(default)]
@@ -215,7 +158,6 @@ pub struct OpenJob {
 /// Check-in: a client is available for work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct CheckInRequest {
     /// Current attributes. They replace those of earlier check-ins.
     #[serde(default)]
@@ -232,6 +174,10 @@ pub struct CheckInRequest {
     #[serde(deserialize_with = "known_codecs")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub codecs: Vec<CodecName>,
+    /// What the SDK can do: the client gets no work of plans that need more. Default: what the first release could do.
+    #[serde(default, skip_serializing_if = "Abilities::is_first")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    pub abilities: Abilities,
     /// What the client's table has in common with others ([`Inputs::schema_hash`]), if a job's columns were applied to
     /// it. It gets no work of jobs with another schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -273,7 +219,6 @@ fn known_codecs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CodecN
 /// State of a device at a check-in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct DeviceState {
     /// Number of training examples on the device.
     pub examples: u64,
@@ -475,7 +420,6 @@ pub struct AssignmentStatus {
 /// What a client says when it asks for the status of its assignment, in the query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
-#[serde(deny_unknown_fields)]
 pub struct StatusQuery {
     /// Whether the work is finished and has yet to be sent. Without it, the client works on while the answer is 200,
     /// and stops at 410.
@@ -486,7 +430,6 @@ pub struct StatusQuery {
 /// Statistics of local training, in the query of an update.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
-#[serde(deny_unknown_fields)]
 pub struct UpdateQuery {
     /// Weight of the update in the mean: the number of examples trained on, from 1 to the plan's `weight_max`.
     pub weight: u32,
@@ -506,7 +449,6 @@ pub struct UpdateQuery {
 /// Result of an evaluation on one client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct EvaluationReport {
     /// Number of examples evaluated: the weight of the report.
     pub examples: u64,
@@ -528,13 +470,18 @@ pub struct EvaluationReport {
 /// Report of a client that gives up its assignment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct FailureReport {
-    /// Kind of failure.
+    /// Kind of failure. The coordinator takes one that it does not know, such as that of a newer SDK, for `other`.
+    #[serde(deserialize_with = "known_reason")]
     pub reason: FailureReason,
     /// Explanation for the operator, at most 1024 bytes.
     #[serde(default)]
     pub detail: String,
+}
+
+/// Reads a reason; one of an unknown name is another reason.
+fn known_reason<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FailureReason, D::Error> {
+    Ok(String::deserialize(deserializer)?.parse().unwrap_or(FailureReason::Other))
 }
 
 /// Response to a report. It is stored durably, so the client can discard its copy.
@@ -550,16 +497,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_have_limits() {
-        let pair = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
-        let attributes = Attributes::try_from(pair("platform", "android")).unwrap();
-        assert!(attributes.include(&pair("platform", "android")));
-        assert!(!attributes.include(&pair("platform", "ios")));
-        assert!(Attributes::try_from(pair("platform", &"x".repeat(129))).is_err());
-        assert!(serde_json::from_str::<Attributes>(r#"{"":"x"}"#).is_err());
-    }
-
-    #[test]
     fn codecs_of_newer_clients_are_left_out() {
         let json = r#"{"state":{"examples":1},"sdk_version":"9","codecs":["f32","wavelet","top_k","f32",""]}"#;
         let request: CheckInRequest = serde_json::from_str(json).unwrap();
@@ -567,6 +504,17 @@ mod tests {
         let again = serde_json::to_string(&request).unwrap();
         assert_eq!(serde_json::from_str::<CheckInRequest>(&again).unwrap(), request);
         assert!(serde_json::from_str::<CheckInRequest>(&json.replace("\"wavelet\"", "7")).is_err());
+    }
+
+    #[test]
+    fn requests_of_newer_clients_lose_what_is_unknown() {
+        let json = r#"{"state":{"examples":1,"lux":3},"sdk_version":"9","codecs":["f32"],"mood":"good"}"#;
+        let request: CheckInRequest = serde_json::from_str(json).unwrap();
+        assert_eq!(request.state, DeviceState { examples: 1, ..DeviceState::default() });
+        let report: FailureReport = serde_json::from_str(r#"{"reason":"too_hot","detail":"61 C"}"#).unwrap();
+        assert_eq!(report, FailureReport { reason: FailureReason::Other, detail: "61 C".into() });
+        let known: FailureReport = serde_json::from_str(r#"{"reason":"no_data","unit":"C"}"#).unwrap();
+        assert_eq!(known.reason, FailureReason::NoData);
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //! | [`update`] | updates: a client's weight delta in one of thirteen codecs, with the checks of the server |
 //! | [`body`] | bodies as zstd frames, where that saves bytes |
 //! | [`download`] | the forms in which clients download models |
+//! | [`attributes`], [`abilities`] | attributes of clients; what their SDKs can do, and what a plan needs |
 //! | [`device`], [`operator`] | requests and responses of the two HTTP APIs |
 //! | [`relay`] | what a relay says to its parent |
 //! | [`fixed`], [`figures`] | weights and values of sums in fixed point; what is known of an update beside its values |
@@ -36,7 +37,9 @@
 
 #![warn(missing_docs)]
 
+pub mod abilities;
 pub mod analysis;
+pub mod attributes;
 pub mod body;
 pub mod card;
 pub mod classes;

@@ -51,7 +51,6 @@ pub struct RelayTerms {
 /// body.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
-#[serde(deny_unknown_fields)]
 pub struct SumQuery {
     /// Examples behind the updates of the sum.
     pub examples: u64,

@@ -295,6 +295,8 @@ states! {
         NotMeasured = "not_measured",
         /// The updates of a device class do not count.
         ClassShutOut = "class_shut_out",
+        /// Many clients cannot follow the plan: their SDKs lack something.
+        CannotFollow = "cannot_follow",
         /// The loss rises.
         LossRises = "loss_rises",
         /// The disk of the coordinator will be full soon.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tributary_engine::round::Pace;
-use tributary_engine::story::ShutOut;
+use tributary_engine::story::{ShutOut, Unable};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{Answer, Engine, EpsilonPair, Health, LoadSample};
@@ -57,6 +57,8 @@ pub struct App {
     pub devices: Devices,
     /// The device class that each job shuts out, if any. The answer reads thousands of sessions.
     pub(crate) shut_out: Kept<JobId, Option<ShutOut>>,
+    /// For each running job, the clients that cannot follow its plan. It visits every client of the population.
+    pub(crate) unable: Kept<JobId, Option<Unable>>,
     /// How each ended job is: no more of it changes.
     pub(crate) ended_health: Kept<JobId, Vec<Health>>,
     /// What the ledger with this newest entry comes to. The accountants take up to a second.
@@ -99,6 +101,7 @@ impl App {
             people,
             devices,
             shut_out: Kept::new(SHUT_OUT_KEPT_MS),
+            unable: Kept::new(SHUT_OUT_KEPT_MS),
             ended_health: Kept::new(ENDED_HEALTH_KEPT_MS),
             spent: Kept::new(SPENT_KEPT_MS),
             answers: Kept::new(ANSWERS_KEPT_MS),

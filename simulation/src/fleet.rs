@@ -4,6 +4,7 @@ use std::f64::consts::TAU;
 use std::sync::Arc;
 
 use tributary_engine::round::Candidate;
+use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::ClientId;
 use tributary_protocol::seed::{Seed, Stream};
@@ -64,6 +65,7 @@ fn candidate(number: u64) -> Arc<Candidate> {
         attributes: Attributes::default(),
         examples: 1,
         codecs: CodecName::ALL.to_vec(),
+        abilities: Abilities::FIRST,
         schema: None,
         answers: true,
         masks: true,

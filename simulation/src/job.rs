@@ -126,7 +126,8 @@ impl Job {
 
     fn decision(&mut self, waiting: &[Arc<Candidate>], now_ms: i64) -> Decision {
         if let Some(Open { round, .. }) = &mut self.open {
-            let rules = EligibilityRules::of(&self.spec.file, self.spec.schema, round.task, round.number);
+            let rules =
+                EligibilityRules::of(&self.spec.file, self.spec.schema, &self.spec.needs, round.task, round.number);
             let last_round = |candidate: &Candidate| self.last_rounds.get(&(candidate.number as usize)).copied();
             let may_contribute = |client| {
                 let private = self.spec.privacy.as_ref();

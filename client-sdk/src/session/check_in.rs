@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::{CheckInRequest, CheckInResponse, DeviceState, WAIT_MS_MAX};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::update::CodecName;
 
 use super::context::Context;
+use super::step::unreadable;
 use crate::error::ClientError;
 use crate::store::state::Identity;
+use crate::transport::received::CheckInAnswer;
 
 /// A check-in that says what every client says, of a client that takes the simplest work only.
 pub(crate) fn plain_request(context: &Context, state: DeviceState) -> CheckInRequest {
@@ -18,6 +21,7 @@ pub(crate) fn plain_request(context: &Context, state: DeviceState) -> CheckInReq
         sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
         sdk: Some(context.sdk.clone()),
         codecs: CodecName::ALL.to_vec(),
+        abilities: Abilities::ALL,
         schema: None,
         answers: false,
         masks: false,
@@ -32,19 +36,38 @@ pub(crate) fn wait_ms(wait: Duration) -> u32 {
     u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX)
 }
 
-/// Checks in, and renews what the coordinator asks to renew. A client that masks says whether it can sign as well.
+/// Checks in for a relay. Work that cannot be read is given back.
 pub(crate) async fn check_in(
     context: &Context,
     identity: &mut Identity,
     request: &CheckInRequest,
 ) -> Result<CheckInResponse, ClientError> {
+    match ask_for_work(context, identity, request).await? {
+        CheckInAnswer::Assigned(received) => Ok(CheckInResponse::Assigned(Box::new(received.assignment))),
+        CheckInAnswer::Retry { retry_after_ms, waits_for } => Ok(CheckInResponse::Retry { retry_after_ms, waits_for }),
+        CheckInAnswer::Unreadable { assignment, why } => {
+            let report = unreadable(&why);
+            if let Err(error) = context.coordinator.post_failure(&identity.secret, assignment, &report).await {
+                tracing::warn!(%error, "the coordinator does not learn that its work cannot be read");
+            }
+            Err(ClientError::BadAnswer(why))
+        }
+    }
+}
+
+/// Checks in, and renews what the coordinator asks to renew. A client that masks says whether it can sign as well.
+pub(crate) async fn ask_for_work(
+    context: &Context,
+    identity: &mut Identity,
+    request: &CheckInRequest,
+) -> Result<CheckInAnswer, ClientError> {
     let call = |identity: Identity| async move {
         let signs = request.masks && context.can_sign(&identity);
         context.coordinator.check_in(&identity.secret, &CheckInRequest { signs, ..request.clone() }).await
     };
-    let reply = as_known(context, identity, call).await?;
-    Box::pin(context.renew(identity, &reply.renew)).await;
-    Ok(reply.response)
+    let checked_in = as_known(context, identity, call).await?;
+    Box::pin(context.renew(identity, &checked_in.renew)).await;
+    Ok(checked_in.answer)
 }
 
 /// Makes a call as this client. If the coordinator does not know the client, it enrols again and repeats the call

@@ -20,7 +20,7 @@ use super::context::Context;
 use crate::error::ClientError;
 use crate::host::Host;
 use crate::secure::{Member, MemberError, Next, Signers, Terms, system_entropy};
-use crate::store::state::{Finished, Identity};
+use crate::store::state::{Finished, Identity, Pending};
 use crate::tasks::sent;
 use crate::trainer::TrainError;
 use crate::transport::upload::{Figures, Upload};
@@ -50,7 +50,7 @@ pub(super) async fn exchange(
     let mut member = match context.state.member(assignment.id)? {
         Some(member) => member,
         None => {
-            let terms = terms(assignment, &masking, &quantiser, context.floor.survivors_min);
+            let terms = terms(&finished.pending, &masking, &quantiser, context.floor.survivors_min);
             let certificate = signing.as_ref().map_or(&[][..], |signing| &signing.certificate);
             let member = Member::join(terms, certificate, &mut system_entropy).map_err(refused)?;
             context.state.save_member(assignment.id, &member)?;
@@ -157,12 +157,13 @@ impl Exchange<'_> {
 }
 
 /// What this client demands of its group; with so many survivors at least.
-fn terms(assignment: &Assignment, masking: &Masking, quantiser: &Quantiser, survivors_min: u16) -> Terms {
+fn terms(pending: &Pending, masking: &Masking, quantiser: &Quantiser, survivors_min: u16) -> Terms {
+    let assignment = &pending.assignment;
     Terms {
         job: assignment.job,
         round: assignment.round.into(),
         model: assignment.model_sha256,
-        plan: assignment.plan.hash(),
+        plan: pending.plan_hash(),
         length: quantiser.coordinates(),
         trust: masking.trust,
         members_min: u16::try_from(masking.group_min).unwrap_or(u16::MAX),

@@ -15,6 +15,7 @@ use std::time::Duration;
 use tributary_protocol::device::{Assignment, CheckInRequest, DeviceState};
 use tributary_protocol::state::Task;
 
+use self::check_in::ask_for_work;
 use self::exchange::exchange;
 use self::step::{Fate, Step};
 use self::watch::Watch;
@@ -58,7 +59,7 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
             Step::Resume => Step::after_resume(state.finished()?),
             Step::CheckIn => {
                 let request = check_in_request(context, trainer, host);
-                Step::after_check_in(Box::pin(check_in(context, &mut identity, &request)).await)
+                Step::after_check_in(Box::pin(ask_for_work(context, &mut identity, &request)).await)
             }
             Step::Fetch(assignment) => match context.floor.refuses(&assignment.plan) {
                 Some(why) => Step::kept_back(assignment.id, why),
@@ -111,6 +112,7 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
 fn check_in_request<T: Trainer + ?Sized>(context: &Context, trainer: &T, host: &dyn Host) -> CheckInRequest {
     let state = DeviceState { examples: trainer.examples(), ..host.device_state() };
     CheckInRequest {
+        abilities: trainer.abilities(),
         schema: trainer.schema(),
         answers: context.table.is_some(),
         masks: true,

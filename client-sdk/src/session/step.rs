@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tributary_protocol::device::{Assignment, AssignmentStatus, CheckInResponse, DETAIL_BYTES_MAX, FailureReport};
+use tributary_protocol::device::{AssignmentStatus, DETAIL_BYTES_MAX, FailureReport};
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::FailureReason;
@@ -15,6 +15,7 @@ use crate::store::client_state::ClientState;
 use crate::store::state::{Finished, Pending, Work};
 use crate::tasks::Completed;
 use crate::trainer::TrainError;
+use crate::transport::received::{CheckInAnswer, Received};
 
 /// How often the delivery of finished work may end with an unusable answer before the work is given up.
 const DELIVERY_FAILURES_MAX: u32 = 10;
@@ -34,9 +35,9 @@ pub(crate) enum Step {
     /// Check in ([`Step::after_check_in`]).
     CheckIn,
     /// Get what the assignment starts from ([`Step::after_fetch`]).
-    Fetch(Box<Assignment>),
+    Fetch(Box<Received>),
     /// Train or evaluate, until the deadline by the device's clock ([`Step::after_compute`]).
-    Compute { assignment: Box<Assignment>, base: Base, deadline_ms: u64 },
+    Compute { assignment: Box<Received>, base: Base, deadline_ms: u64 },
     /// Store finished work, and the state that replaces the job's once it is accepted ([`Step::after_store`]).
     Store(Box<Finished>, Option<ClientState>),
     /// Deliver finished work ([`Fate::of`] says what becomes of it, then [`Step::after_delivery`]).
@@ -72,10 +73,13 @@ impl Step {
         }
     }
 
-    pub(crate) fn after_check_in(answer: Result<CheckInResponse, ClientError>) -> Self {
+    pub(crate) fn after_check_in(answer: Result<CheckInAnswer, ClientError>) -> Self {
         match answer {
-            Ok(CheckInResponse::Assigned(assignment)) => Self::Fetch(assignment),
-            Ok(CheckInResponse::Retry { retry_after_ms, waits_for }) => {
+            Ok(CheckInAnswer::Assigned(assignment)) => Self::Fetch(assignment),
+            Ok(CheckInAnswer::Unreadable { assignment, why }) => {
+                Self::ReportFailure { assignment, report: unreadable(&why), error: ClientError::BadAnswer(why) }
+            }
+            Ok(CheckInAnswer::Retry { retry_after_ms, waits_for }) => {
                 let retry_after = Duration::from_millis(retry_after_ms);
                 Self::End(Ok(Outcome::NothingToDo { waits_for, retry_after }))
             }
@@ -90,7 +94,7 @@ impl Step {
         Self::ReportFailure { assignment, report, error }
     }
 
-    pub(crate) fn after_fetch(assignment: Box<Assignment>, base: Result<Base, ClientError>, deadline_ms: u64) -> Self {
+    pub(crate) fn after_fetch(assignment: Box<Received>, base: Result<Base, ClientError>, deadline_ms: u64) -> Self {
         match base {
             Ok(base) => Self::Compute { assignment, base, deadline_ms },
             Err(error) => Self::without_result(assignment.id, error),
@@ -99,14 +103,15 @@ impl Step {
 
     /// `left` is the time until the deadline.
     pub(crate) fn after_compute(
-        assignment: Box<Assignment>,
+        assignment: Box<Received>,
         completed: Result<Completed, TrainError>,
         left: Duration,
         closed: Option<Duration>,
     ) -> Self {
         match completed {
             Ok(Completed { work, body, next_state }) => {
-                let pending = Pending { assignment: *assignment, work, failures: 0 };
+                let Received { assignment, plan_sha256 } = *assignment;
+                let pending = Pending { assignment, plan_sha256: Some(plan_sha256), work, failures: 0 };
                 Self::Store(Box::new(Finished { pending, body, begun: false }), next_state)
             }
             // The coordinator has said so, and when to come back: nothing is left to ask.
@@ -231,6 +236,12 @@ pub(crate) fn leaves_assignment_open(error: &ClientError) -> bool {
     error.is_final() && !error.ends_assignment() && !ends.iter().any(|kind| error.is(*kind))
 }
 
+/// The report about work that this SDK cannot read.
+pub(crate) fn unreadable(why: &str) -> FailureReport {
+    let detail = cut(format!("SDK {} cannot follow the plan: {why}", env!("CARGO_PKG_VERSION")));
+    FailureReport { reason: FailureReason::DoesNotFit, detail }
+}
+
 /// A detail that is not longer than the coordinator accepts.
 pub(crate) fn cut(mut detail: String) -> String {
     while detail.len() > DETAIL_BYTES_MAX {
@@ -241,6 +252,7 @@ pub(crate) fn cut(mut detail: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tributary_protocol::hash::Sha256Hash;
     use tributary_protocol::problem::Problem;
 
     use super::*;
@@ -257,11 +269,11 @@ mod tests {
         ClientError::BadAnswer("a login page".to_owned())
     }
 
-    fn assignment() -> Box<Assignment> {
+    fn assignment() -> Box<Received> {
         let assignment = serde_json::json!({
             "id": AssignmentId::from_random([6; 16]), "task": "train",
             "job": tributary_protocol::id::JobId::from_random([5; 16]), "round": 3, "model_version": 2,
-            "model_sha256": tributary_protocol::hash::Sha256Hash([0; 32]),
+            "model_sha256": Sha256Hash([0; 32]),
             "plan": {
                 "model": { "parameters": [{ "name": "w", "shape": [1] }] },
                 "training": { "epochs": 1, "optimizer": { "kind": "sgd", "learning_rate": 0.1 } },
@@ -269,7 +281,8 @@ mod tests {
             },
             "seed": 1, "deadline_in_ms": 1000,
         });
-        serde_json::from_value(assignment).unwrap()
+        let assignment = serde_json::from_value(assignment).unwrap();
+        Box::new(Received { assignment, plan_sha256: Sha256Hash([7; 32]) })
     }
 
     fn evaluation() -> Work {
@@ -295,6 +308,16 @@ mod tests {
 
     const WINDOW: Duration = Duration::from_millis(1_500);
     const HOUR: Duration = Duration::from_secs(3_600);
+
+    #[test]
+    fn work_that_cannot_be_read_is_given_back_at_once() {
+        let (id, why) = (assignment().id, "unknown variant `wavelet`".to_owned());
+        let step = Step::after_check_in(Ok(CheckInAnswer::Unreadable { assignment: id, why }));
+        let Step::ReportFailure { assignment, report, error } = step else { panic!("{step:?}") };
+        assert_eq!((assignment, report.reason), (id, FailureReason::DoesNotFit));
+        assert!(report.detail.contains("wavelet") && report.detail.contains(env!("CARGO_PKG_VERSION")));
+        assert!(matches!(Step::after_failure(error, Ok(9)), Step::End(Err(ClientError::BadAnswer(_)))));
+    }
 
     #[test]
     fn a_suspended_training_keeps_its_assignment_if_another_session_comes_in_time() {
@@ -358,6 +381,7 @@ mod tests {
         let step = Step::after_compute(assignment(), Ok(completed()), Duration::ZERO, Some(WINDOW));
         let Step::Store(finished, None) = step else { panic!("{step:?}") };
         assert!(!finished.begun);
+        assert_eq!(finished.pending.plan_hash(), Sha256Hash([7; 32]), "the plan's text as it came");
         let step = Step::after_store(finished, false);
         assert!(matches!(step, Step::End(Ok(Outcome::Interrupted { .. }))), "{step:?}");
     }
@@ -384,7 +408,8 @@ mod tests {
 
     #[test]
     fn a_refusal_that_leaves_the_assignment_open_is_reported() {
-        let pending = Pending { assignment: *assignment(), work: evaluation(), failures: 0 };
+        let assignment = assignment().assignment;
+        let pending = Pending { assignment, plan_sha256: None, work: evaluation(), failures: 0 };
         let after = |error| Step::after_delivery(&pending, Err(error));
         for (kind, reported) in [
             (ProblemType::Malformed, true),

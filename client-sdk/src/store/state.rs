@@ -73,10 +73,21 @@ pub(crate) struct Finished {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Pending {
     pub(crate) assignment: Assignment,
+    /// Hash of the plan's text as it came.
+    #[serde(default)]
+    pub(crate) plan_sha256: Option<Sha256Hash>,
     pub(crate) work: Work,
     /// Deliveries that ended with an unusable answer.
     #[serde(default)]
     pub(crate) failures: u32,
+}
+
+impl Pending {
+    /// The hash by which the members of a group know the plan.
+    pub(crate) fn plan_hash(&self) -> Sha256Hash {
+        // Work of the first release was stored without it.
+        self.plan_sha256.unwrap_or_else(|| self.assignment.plan.hash())
+    }
 }
 
 /// The result of an assignment.

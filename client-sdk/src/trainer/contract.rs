@@ -4,16 +4,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use futures_util::future::BoxFuture;
+use tributary_protocol::abilities::{Abilities, of_algorithm};
 use tributary_protocol::classes::ClassCounts;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::inputs::{Description, Inputs};
 use tributary_protocol::job_model::JobModel;
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::model::Model;
-use tributary_protocol::plan::{Algorithm, Loss, Training};
+use tributary_protocol::plan::{Algorithm, Control, Loss, Training};
 use tributary_protocol::scalars::Scalars;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::sharing::Sharing;
+
+/// Algorithms that correct gradients whatever their settings are. (FedProx and FedNova correct none with `mu = 0`.)
+const CORRECTING: [Algorithm; 2] =
+    [Algorithm::Scaffold { clients: 1, control: Control::Steps }, Algorithm::FedDyn { alpha: 1.0, clients: 1 }];
 
 /// Learns from the examples of one client.
 pub trait Trainer: Send {
@@ -31,6 +36,16 @@ pub trait Trainer: Send {
     /// needs it is refused without it ([`TrainError::CannotFollow`]). Default: only algorithms that correct nothing.
     fn follows(&self, algorithm: &Algorithm) -> bool {
         !algorithm.corrects_gradients()
+    }
+
+    /// What plans may ask of it. Every check-in tells it, and the client gets no work of jobs that need more. Default:
+    /// everything that this SDK knows, without the algorithms that the trainer does not [follow](Self::follows).
+    fn abilities(&self) -> Abilities {
+        let followed = |abilities: Abilities, algorithm: &Algorithm| match self.follows(algorithm) {
+            true => abilities,
+            false => abilities.without(of_algorithm(algorithm)),
+        };
+        CORRECTING.iter().fold(Abilities::ALL, followed)
     }
 
     /// Trains the global model on the client's examples. It calls `should_stop` before every batch. When that returns

@@ -11,15 +11,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tributary_protocol::credential::{CertificateRequest, IssuedCertificate, NewSecret};
 use tributary_protocol::device::{
-    AssignmentStatus, CheckInReply, CheckInRequest, EnrolRequest, EnrolResponse, EvaluationReport, FailureReport,
-    OpenJobs, ReportAccepted,
+    AssignmentStatus, CheckInRequest, EnrolRequest, EnrolResponse, EvaluationReport, FailureReport, OpenJobs,
+    ReportAccepted,
 };
 use tributary_protocol::id::{AssignmentId, Secret};
 use tributary_protocol::inputs::Description;
-use tributary_protocol::problem::Problem;
 use tributary_protocol::seed::{Seed, Stream};
 
 use super::contract::{Body, Request, Response, Transport};
+use super::received::{CheckedIn, checked_in, problem};
 use super::retry::{ATTEMPTS_MAX, pause};
 use crate::clock::Clock;
 use crate::error::ClientError;
@@ -83,14 +83,14 @@ impl Coordinator {
         self.json(self.request(Method::GET, token, "/device/v1/jobs"), ANSWER_TIMEOUT).await
     }
 
-    pub(crate) async fn check_in(
-        &self,
-        secret: &Secret,
-        request: &CheckInRequest,
-    ) -> Result<CheckInReply, ClientError> {
+    pub(crate) async fn check_in(&self, secret: &Secret, request: &CheckInRequest) -> Result<CheckedIn, ClientError> {
         let call = with_json(self.request(Method::POST, secret, "/device/v1/checkins"), request);
         let timeout = ANSWER_TIMEOUT + Duration::from_millis(request.wait_ms.into());
-        self.retrying(|| self.json(call.clone(), timeout)).await
+        let answer = async || {
+            let response = self.send(call.clone(), timeout).await?;
+            checked_in(&self.read_body(response.body, JSON_BYTES_MAX).await?)
+        };
+        self.retrying(answer).await
     }
 
     /// Has what is stored of the client deleted.
@@ -281,13 +281,13 @@ impl Coordinator {
             Ok(body) => body,
             Err(error) => return error,
         };
-        match serde_json::from_slice::<Problem>(&body) {
-            Ok(problem) => ClientError::Refused(Box::new(problem)),
+        match problem(&body, status.as_u16()) {
+            Some(problem) => ClientError::Refused(Box::new(problem)),
             // A proxy's response, not the coordinator's.
-            Err(_) if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+            None if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
                 ClientError::Unreachable(format!("status {status}"))
             }
-            Err(_) => ClientError::BadAnswer(format!("status {status} without a problem document")),
+            None => ClientError::BadAnswer(format!("status {status} without a problem document")),
         }
     }
 

@@ -6,6 +6,7 @@
 //! | `HttpTransport` | over HTTP with reqwest; the default with the feature `native` |
 //! | `Trust` | the CAs whose certificates it accepts |
 //! | `coordinator` | the device API over a transport: one method per call, problem documents as errors, retries |
+//! | `received` | answers that a newer coordinator may have written |
 //! | `download`, `upload` | bodies that continue where they broke off |
 //! | `retry` | the pause between two attempts |
 
@@ -14,6 +15,7 @@ pub(crate) mod coordinator;
 pub(crate) mod download;
 #[cfg(feature = "native")]
 mod http;
+pub(crate) mod received;
 mod retry;
 #[cfg(feature = "native")]
 mod trust;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tributary_protocol::device::Attributes;
+use tributary_protocol::abilities::Abilities;
+use tributary_protocol::device::{Attributes, Plan};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::ClientId;
 use tributary_protocol::job_file::{Eligibility, EvaluationPlace, EvaluationPolicy, JobFile};
@@ -24,6 +25,8 @@ pub struct Candidate {
     pub examples: u64,
     /// Codecs that the client supports, to write updates and to read models.
     pub codecs: Vec<CodecName>,
+    /// What its SDK can do.
+    pub abilities: Abilities,
     /// By which a job's columns were applied to its table; none if any job may use its examples.
     pub schema: Option<Sha256Hash>,
     /// Whether it answers analyses.
@@ -52,6 +55,8 @@ pub struct EligibilityRules<'a> {
     codec: CodecName,
     /// The form of downloaded models; none where every client can read it.
     form: Option<CodecName>,
+    /// What the SDK of a client must be able to do.
+    needs: Abilities,
     schema: Option<Sha256Hash>,
     /// Whether clients answer, and do not train.
     asks: bool,
@@ -65,6 +70,37 @@ pub struct EligibilityRules<'a> {
     on_coordinator: bool,
     /// Why relays can take no part; `Ok` if they can.
     relays: Result<(), &'static str>,
+}
+
+/// What the SDKs of a job's clients must be able to do, by task. It is found once for a job, as a network may have a
+/// thousand layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    train: Abilities,
+    evaluate: Abilities,
+    describe: Abilities,
+}
+
+impl Needs {
+    /// What no client lacks: where only attributes are asked about.
+    pub const NONE: Self = Self { train: Abilities::NONE, evaluate: Abilities::NONE, describe: Abilities::NONE };
+
+    /// What this plan needs.
+    pub fn of_plan(plan: &Plan) -> Self {
+        let [train, evaluate, describe] =
+            [Task::Train, Task::Evaluate, Task::Describe].map(|task| Abilities::needed(plan, task));
+        Self { train, evaluate, describe }
+    }
+
+    /// What this task needs.
+    #[must_use]
+    pub fn of(&self, task: Task) -> Abilities {
+        match task {
+            Task::Train => self.train,
+            Task::Evaluate => self.evaluate,
+            Task::Describe => self.describe,
+        }
+    }
 }
 
 /// Why a client may not take part: the first rule that it breaks.
@@ -97,6 +133,9 @@ pub enum Ineligible {
     NoMasks,
     #[error("it has no certificate to sign with in its group")]
     NoSignature,
+    /// The abilities that are missing.
+    #[error("its SDK cannot follow the plan: it lacks {0}")]
+    Abilities(Abilities),
     #[error("it cannot write the codec {0}")]
     Codec(CodecName),
     /// A client that can write a codec can read it as well.
@@ -112,15 +151,16 @@ pub enum Ineligible {
 }
 
 impl<'a> EligibilityRules<'a> {
-    /// The rules of round `round` of a job with this schema, which [`JobSpec`](crate::job::JobSpec) has. With none,
-    /// only clients without a schema are admitted.
+    /// The rules of round `round` of a job. [`JobSpec`](crate::job::JobSpec) has its schema and its needs. Without a
+    /// schema, only clients without one are admitted.
     #[must_use]
-    pub fn of(job: &'a JobFile, schema: Option<Sha256Hash>, task: Task, round: u32) -> Self {
+    pub fn of(job: &'a JobFile, schema: Option<Sha256Hash>, needs: &Needs, task: Task, round: u32) -> Self {
         Self {
             task,
             round,
             codec: job.update.codec.name(),
             form: Some(job.download.codec.codec().name()).filter(|form| *form != CodecName::F32),
+            needs: needs.of(task),
             schema,
             asks: job.analysis.is_some(),
             masks: job.secure_aggregation.is_some(),
@@ -138,6 +178,10 @@ impl<'a> EligibilityRules<'a> {
 pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &EligibilityRules<'_>) -> Result<(), Ineligible> {
     if rules.task == Task::Evaluate && rules.on_coordinator {
         return Err(Ineligible::Coordinator);
+    }
+    let missing = candidate.abilities.lacks(rules.needs);
+    if !missing.is_empty() {
+        return Err(Ineligible::Abilities(missing));
     }
     // Whether the clients behind a relay may take part is for the relay to say, which has the same rules.
     if candidate.relay.is_some() {
@@ -232,6 +276,8 @@ fn is_rested(last_round: Option<u32>, rules: &EligibilityRules<'_>) -> Result<()
 
 #[cfg(test)]
 mod tests {
+    use tributary_protocol::abilities::Ability;
+
     use super::*;
 
     fn candidate(attributes: &[(&str, &str)], examples: u64) -> Candidate {
@@ -242,6 +288,7 @@ mod tests {
             attributes: pairs.try_into().unwrap(),
             examples,
             codecs: vec![CodecName::F32],
+            abilities: Abilities::FIRST,
             schema: None,
             answers: false,
             masks: false,
@@ -263,6 +310,7 @@ mod tests {
             round: 5,
             codec: CodecName::F32,
             form: None,
+            needs: Abilities::NONE,
             schema: None,
             asks: false,
             masks: false,
@@ -295,6 +343,31 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_cannot_follow_the_plan_is_told_what_its_sdk_lacks() {
+        let job = "name = 'a'\npopulation = 'b'\nupdate.codec = 'f32'\nmodel.input = [4, 3]\ntraining.epochs = 1\n\
+            model.layers = [{ kind = 'gru', hidden_size = 2 }, { kind = 'gelu' }]\n\
+            training.optimizer = { kind = 'sgd', learning_rate = 0.1 }";
+        let job = JobFile::parse(job).unwrap();
+        let plan = serde_json::json!({
+            "model": &job.model, "training": &job.training, "codec": "f32", "weight_max": 9,
+        });
+        let needs = Needs::of_plan(&serde_json::from_value(plan).unwrap());
+        let admitted = |abilities, task| {
+            let candidate = Candidate { abilities, ..candidate(&[], 10) };
+            admit(&candidate, None, &EligibilityRules::of(&job, None, &needs, task, 1))
+        };
+        let older = Abilities::FIRST.without(Ability::Gru).without(Ability::Sgd).without(Ability::Lstm);
+        let gru = Abilities::NONE.with(Ability::Gru);
+        assert_eq!(admitted(Abilities::FIRST, Task::Train), Ok(()));
+        let refused = admitted(older, Task::Train).unwrap_err();
+        assert_eq!(refused, Ineligible::Abilities(gru.with(Ability::Sgd)));
+        let text = "its SDK cannot follow the plan: it lacks layer:gru, optimizer:sgd";
+        assert_eq!(refused.to_string(), text);
+        assert_eq!(admitted(older, Task::Evaluate), Err(Ineligible::Abilities(gru)), "an evaluation takes no steps");
+        assert_eq!(admitted(older, Task::Describe), Ok(()));
+    }
+
+    #[test]
     fn units_rest_and_contribute_no_more_than_they_may() {
         let participation = Participation { versions: 100, separation: 10, times: 3 };
         let admitted =
@@ -314,6 +387,7 @@ mod tests {
             round: 1,
             codec: CodecName::F32,
             form: None,
+            needs: Abilities::NONE,
             schema,
             asks: false,
             masks: false,
@@ -340,7 +414,7 @@ mod tests {
         let job = "name = 'a'\npopulation = 'b'\n\
             analysis.queries = [{ name = 'q', kind = 'mean', column = 'x', range = [0, 1] }]";
         let job = JobFile::parse(job).unwrap();
-        let rules = EligibilityRules::of(&job, None, Task::Train, 1);
+        let rules = EligibilityRules::of(&job, None, &Needs::NONE, Task::Train, 1);
         let answers = Candidate { answers: true, schema: Some(Sha256Hash::of(b"ours")), ..candidate(&[], 10) };
         assert_eq!(admit(&answers, None, &rules), Ok(()));
         assert_eq!(admit(&candidate(&[], 10), None, &rules), Err(Ineligible::NoAnswers));
@@ -354,6 +428,7 @@ mod tests {
             round: 2,
             codec: CodecName::F32,
             form: None,
+            needs: Abilities::NONE,
             schema: None,
             asks: false,
             masks: false,

@@ -45,6 +45,7 @@ pub(in crate::round) mod fixture {
             attributes: Attributes::default(),
             examples: 1,
             codecs: vec![],
+            abilities: tributary_protocol::abilities::Abilities::FIRST,
             schema: None,
             answers: false,
             masks: false,

@@ -52,7 +52,7 @@ mod view;
 mod wait;
 
 pub use adapt::PastWork;
-pub use admit::{Candidate, Contributed, EligibilityRules, Ineligible, admit, admit_unit};
+pub use admit::{Candidate, Contributed, EligibilityRules, Ineligible, Needs, admit, admit_unit};
 pub use calendar::{Calendar, CalendarError};
 pub use clocks::Clocks;
 pub use decide::{Act, Decision, decide};

@@ -6,6 +6,7 @@ use tributary_protocol::operator::Health;
 use tributary_protocol::state::{AbandonReason, HealthKind, JobState, Severity};
 
 use super::explain::{Undriven, Wanted};
+use super::software::{Unable, many_are_unable};
 use super::words::{count, duration};
 
 /// Rounds that are looked at for abandoned ones.
@@ -37,6 +38,8 @@ pub struct HealthFacts<'a> {
     /// its newest evaluation, or empty where none was opened.
     pub unmeasured: Option<&'a str>,
     pub shut_out: Option<ShutOut>,
+    /// Clients that cannot follow the plan.
+    pub unable: Option<Unable>,
     /// Losses of the newest rounds, newest first: of evaluations where the job has them, else of training.
     pub losses: Vec<f64>,
     /// Time until the disk of the coordinator is full.
@@ -103,6 +106,7 @@ pub fn health(facts: &HealthFacts<'_>, now_ms: i64) -> Vec<Health> {
         now(disk_fills(facts)),
         not_measured(facts),
         class_shut_out(facts),
+        now(many_are_unable(facts.unable.as_ref())),
         now(loss_rises(facts)),
         now(evaluators_wanted(facts)),
         now(clients_wanted(facts)),
@@ -303,6 +307,7 @@ mod tests {
             lost: Lost::default(),
             unmeasured: None,
             shut_out: None,
+            unable: None,
             losses: Vec::new(),
             disk_full_in_ms: None,
             next_round_in_ms: None,

@@ -15,6 +15,7 @@
 //! | when does a job have its rounds? | [`ends_in_ms`] |
 //! | what does the privacy of a job come to? | [`explained`], [`course`] |
 //! | what does a job file probably not mean? | [`remarks`] |
+//! | which clients cannot follow a plan? | [`incapable`] |
 //! | how is a job, and what can be done about it? | [`health`] |
 
 mod adapted;
@@ -31,6 +32,7 @@ mod phases;
 mod privacy;
 mod remarks;
 mod session;
+mod software;
 mod stale;
 mod straggler;
 mod what_if;
@@ -50,6 +52,7 @@ pub use phases::phases;
 pub use privacy::{PlanPoint, course, explained};
 pub use remarks::remarks;
 pub use session::{Session, class_stats, funnel, percentile};
+pub use software::{SdkClients, Unable, incapable};
 pub use stale::{STALE_UPDATES_MAX, StaleUpdate, stalest};
 pub use straggler::Ending;
 pub use what_if::what_if;

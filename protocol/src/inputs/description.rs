@@ -11,7 +11,6 @@ use super::{Column, Inputs};
 /// number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Description {
     /// Number of rows.
     pub examples: u64,

@@ -30,7 +30,6 @@ pub struct Wide(I256);
 /// Count, sum and sum of squares of a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Moments {
     /// Number of values that are not missing.
     pub count: u64,

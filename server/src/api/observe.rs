@@ -1,4 +1,4 @@
-//! Wraps every request: its id, its span, its metrics, and the audit entry of a refusal.
+//! Wraps every request: its id, its span, its metrics, the audit entry of a refusal, and the headers of every answer.
 //!
 //! The future of this tower layer is not boxed, so a held check-in allocates only its id and its span.
 
@@ -15,6 +15,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::Instrument;
 use tracing::instrument::Instrumented;
+use tributary_protocol::device::{PROTOCOL, RELEASE};
 use tributary_protocol::problem::{CONTENT_TYPE, Problem};
 use tributary_protocol::state::AuditAction;
 use tributary_protocol::text::is_visible;
@@ -28,6 +29,10 @@ use crate::runtime::entropy;
 
 /// Carries the request's id: in the request, if the caller chooses one, and in the response.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The release of this coordinator.
+const OUR_RELEASE: HeaderValue = HeaderValue::from_static(env!("CARGO_PKG_VERSION"));
+/// The versions of the device API that it serves.
+const OUR_PROTOCOLS: HeaderValue = HeaderValue::from_static("1");
 /// Longest id that is accepted from a caller.
 const REQUEST_ID_BYTES_MAX: usize = 64;
 /// Longest detail of a refusal in the audit log.
@@ -178,7 +183,8 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
     })
 }
 
-/// Adds the request's id to the response: as a header, and as a member of a problem document.
+/// Adds the request's id to the response: as a header, and as a member of a problem document. Adds which coordinator
+/// answers.
 fn signed(mut response: Response, id: &HeaderValue) -> Response {
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         let request_id = id.to_str().ok().map(str::to_owned);
@@ -187,7 +193,10 @@ fn signed(mut response: Response, id: &HeaderValue) -> Response {
         parts.headers.remove(header::CONTENT_LENGTH);
         response = Response::from_parts(parts, body);
     }
-    response.headers_mut().insert(REQUEST_ID, id.clone());
+    let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, id.clone());
+    headers.insert(HeaderName::from_static(RELEASE), OUR_RELEASE);
+    headers.insert(HeaderName::from_static(PROTOCOL), OUR_PROTOCOLS);
     response
 }
 

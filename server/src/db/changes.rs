@@ -1,9 +1,10 @@
 //! What transactions change about clients, for those who remember clients.
 
 use tributary_protocol::device::Attributes;
-use tributary_protocol::id::{ClientId, Name};
+use tributary_protocol::id::ClientId;
 
 use super::downloads::Download;
+use super::software::Software;
 
 /// What a transaction changes about a client.
 #[derive(Clone, Debug)]
@@ -20,7 +21,7 @@ pub(super) enum ClientChange {
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) attributes: Attributes,
-    pub(super) sdk: Option<Name>,
+    pub(super) software: Software,
     pub(super) examples: u64,
     pub(super) at_ms: i64,
 }

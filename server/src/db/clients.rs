@@ -1,6 +1,7 @@
 //! Enrolled clients.
 
 use tributary_engine::round::LastReport;
+use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, JobId, Name, TokenId};
@@ -10,6 +11,7 @@ use tributary_protocol::state::Standing;
 
 use super::changes::{ClientChange, Seen};
 use super::jobs::number;
+use super::software::Software;
 use super::tx::{Json, Text, execute, fetch, stored};
 use super::{DbError, Tx};
 
@@ -32,6 +34,11 @@ pub struct ClientRow {
     pub standing: Standing,
     /// Kind of its SDK, as of its latest check-in.
     pub sdk: Option<Text<Name>>,
+    /// Release of its SDK in its own words.
+    pub sdk_version: Option<String>,
+    /// What its SDK can do.
+    #[sqlx(try_from = "String")]
+    pub abilities: Json<Abilities>,
     /// Number of examples that the client declared.
     #[sqlx(try_from = "i64")]
     pub examples: u64,
@@ -42,6 +49,12 @@ pub struct ClientRow {
 }
 
 impl ClientRow {
+    /// Its SDK, as of its latest check-in.
+    pub fn software(&self) -> Software {
+        let kind = self.sdk.as_ref().map(|Text(kind)| kind.clone());
+        Software { kind, version: self.sdk_version.clone(), abilities: self.abilities.0 }
+    }
+
     /// Whether its token lets it send the sums of a relay.
     pub fn is_relay(&self) -> bool {
         self.granted.0.as_map().get(RELAY_ATTRIBUTE).is_some_and(|value| value == "true")
@@ -119,7 +132,8 @@ macro_rules! counts {
 /// Clients `c` with their counts `s`; a client without assignments has none.
 macro_rules! columns_with_counts {
     () => {
-        "c.id, c.population, c.number, c.attributes, c.granted, c.standing, c.standing_reason, c.certificate_until_ms, c.sdk, c.examples, \
+        "c.id, c.population, c.number, c.attributes, c.granted, c.standing, c.standing_reason, c.certificate_until_ms, c.sdk, \
+         c.sdk_version, c.abilities, c.examples, \
          c.created_at_ms, \
          c.last_seen_at_ms, \
          coalesce(s.reported, 0) as reported, coalesce(s.expired, 0) as expired, coalesce(s.spare, 0) as spare, coalesce(s.failed, 0) as failed, \
@@ -236,13 +250,25 @@ impl Tx {
         &mut self,
         id: ClientId,
         attributes: &Attributes,
-        sdk: Option<&Name>,
+        software: &Software,
         examples: u64,
         now_ms: i64,
     ) -> Result<(), DbError> {
-        let sql = "update clients set attributes = $2, examples = $3, last_seen_at_ms = $4, sdk = $5 where id = $1";
-        execute!(self, sql, id.to_string(), Json::text(attributes)?, stored(examples), now_ms, sdk.map(Name::as_str));
-        let seen = || Seen { attributes: attributes.clone(), sdk: sdk.cloned(), examples, at_ms: now_ms };
+        let sql = "update clients set attributes = $2, examples = $3, last_seen_at_ms = $4, sdk = $5, \
+                   sdk_version = $6, abilities = $7 where id = $1";
+        let Software { kind, version, abilities } = software;
+        execute!(
+            self,
+            sql,
+            id.to_string(),
+            Json::text(attributes)?,
+            stored(examples),
+            now_ms,
+            kind.as_ref().map(Name::as_str),
+            version.as_deref(),
+            Json::text(abilities)?
+        );
+        let seen = || Seen { attributes: attributes.clone(), software: software.clone(), examples, at_ms: now_ms };
         self.changes(id, || ClientChange::Seen(Box::new(seen())));
         Ok(())
     }

@@ -65,13 +65,14 @@ impl RecentClients {
     }
 
     /// Follows what a client declares.
-    pub(super) fn see(&self, id: ClientId, Seen { attributes, sdk, examples, at_ms }: Seen) {
+    pub(super) fn see(&self, id: ClientId, Seen { attributes, software, examples, at_ms }: Seen) {
         let mut remembered = self.remembered();
         let Some(mut known) = remembered.remove(id) else { return };
         // Requests that are being answered keep the client as it was when they came.
         let client = &mut Arc::make_mut(&mut known).client;
         client.attributes = Json(attributes);
-        client.sdk = sdk.map(Text);
+        client.sdk = software.kind.map(Text);
+        (client.sdk_version, client.abilities) = (software.version, Json(software.abilities));
         (client.examples, client.last_seen_at_ms) = (examples, at_ms);
         remembered.insert(known);
     }
@@ -128,7 +129,7 @@ mod tests {
     use tributary_protocol::state::Standing;
 
     use super::*;
-    use crate::db::ClientRow;
+    use crate::db::{ClientRow, Software};
 
     fn client(number: u8) -> Arc<KnownClient> {
         let client = ClientRow {
@@ -139,6 +140,8 @@ mod tests {
             granted: Json(Attributes::default()),
             standing: Standing::Active,
             sdk: None,
+            sdk_version: None,
+            abilities: Json(tributary_protocol::abilities::Abilities::FIRST),
             examples: 0,
             created_at_ms: 0,
             last_seen_at_ms: 0,
@@ -152,7 +155,7 @@ mod tests {
     }
 
     fn seen(examples: u64) -> Seen {
-        Seen { attributes: Attributes::default(), sdk: None, examples, at_ms: 60_000 }
+        Seen { attributes: Attributes::default(), software: Software::default(), examples, at_ms: 60_000 }
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! Sessions of clients: the history of one client, and many sessions for statistics.
+//! Sessions of clients: the history of one client, and many sessions and clients for statistics.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::{ClientId, JobId, Name};
 use tributary_protocol::operator::{Assignment, ClientAssignment};
@@ -10,7 +11,8 @@ use tributary_protocol::state::{AssignmentState, Task};
 
 use super::assignments::{AssignmentView, assignment_view_columns, from_assignments};
 use super::jobs::number;
-use super::tx::fetch;
+use super::software::Software;
+use super::tx::{Json, Text, fetch};
 use super::{DbError, Tx};
 use tributary_engine::story::{Ending, Session};
 
@@ -56,6 +58,16 @@ macro_rules! session_columns {
         "c.attributes, a.state, a.reason, a.fetched_at_ms, a.upload_at_ms, a.late_at_ms, a.stopped_at_ms, \
          (a.deadline_at_ms is null and r.reported >= r.goal) as goal_met, a.work_ms, a.ended_at_ms - a.assigned_at_ms as open_ms, a.bytes_down"
     };
+}
+
+#[derive(sqlx::FromRow)]
+struct SoftwareCount {
+    sdk: Option<Text<Name>>,
+    sdk_version: Option<String>,
+    #[sqlx(try_from = "String")]
+    abilities: Json<Abilities>,
+    #[sqlx(try_from = "i64")]
+    clients: u64,
 }
 
 impl Tx {
@@ -123,6 +135,20 @@ impl Tx {
         let sql = "select attributes, count(*) as clients from clients where population = $1 and is_nobody = 0 group by attributes";
         let rows = fetch!(self, AttributesCount, fetch_all, sql, population.as_str());
         rows.into_iter().map(|row| Ok((parse(&row.attributes)?, row.clients))).collect()
+    }
+
+    /// The SDKs of a population's active clients, each with the number of clients that have it: the most frequent
+    /// first.
+    pub async fn software(&mut self, population: &Name) -> Result<Vec<(Software, u64)>, DbError> {
+        let sql = "select sdk, sdk_version, abilities, count(*) as clients from clients \
+                   where population = $1 and standing = 'active' group by sdk, sdk_version, abilities \
+                   order by clients desc, sdk, sdk_version, abilities";
+        let rows = fetch!(self, SoftwareCount, fetch_all, sql, population.as_str());
+        let software = |row: SoftwareCount| {
+            let kind = row.sdk.map(|Text(kind)| kind);
+            (Software { kind, version: row.sdk_version, abilities: row.abilities.0 }, row.clients)
+        };
+        Ok(rows.into_iter().map(software).collect())
     }
 }
 

@@ -1,5 +1,6 @@
 //! A device becomes a client, or comes back as the client that it was.
 
+use tributary_protocol::abilities::Abilities;
 use tributary_protocol::credential::{DeviceName, IssuedCertificate};
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::{ClientId, Name, Secret, SecretKind, TokenId};
@@ -167,6 +168,8 @@ async fn admit(
         granted: Json(token.attributes.clone()),
         standing: Standing::Active,
         sdk: None,
+        sdk_version: None,
+        abilities: Json(Abilities::FIRST),
         examples: 0,
         created_at_ms: now_ms,
         last_seen_at_ms: now_ms,

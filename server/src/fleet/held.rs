@@ -5,12 +5,13 @@ use std::sync::Arc;
 use tributary_engine::round::{Candidate, RetryReason};
 use tributary_protocol::device::{CheckInRequest, WAIT_MS_MAX};
 use tributary_protocol::relay::PLACES_MAX;
+use tributary_protocol::text::is_visible;
 
 use super::lobby::{Call, Seat};
 use super::seats::HeldSeat;
 use super::waits::EXPLAINED_CLIENTS_MAX;
 use super::{Fleet, Size};
-use crate::db::{ClientRow, DbError, Text};
+use crate::db::{ClientRow, DbError, Software};
 use crate::services::Services;
 
 /// Largest error of `last_seen_at_ms`. It saves a write per check-in.
@@ -18,6 +19,9 @@ const SEEN_EVERY_MS: i64 = 60_000;
 /// Clients that were seen within this time, in milliseconds, are those that come again. Others have gone, or were
 /// enrolled only to be counted.
 const SEEN_WITHIN_MS: i64 = 86_400_000;
+
+/// Letters of the name of an SDK's release that are kept.
+const VERSION_CHARS_MAX: usize = 32;
 
 /// A client in the lobby. Dropping it frees the place.
 #[derive(Debug)]
@@ -55,6 +59,7 @@ impl HeldCheckIn {
             attributes: request.attributes,
             examples: request.state.examples,
             codecs: request.codecs,
+            abilities: request.abilities,
             schema: request.schema,
             answers: request.answers,
             masks: request.masks,
@@ -101,13 +106,19 @@ impl Fleet {
     /// [`DbError`] when it cannot be stored.
     pub async fn remember(services: &Services, client: &ClientRow, request: &CheckInRequest) -> Result<(), DbError> {
         let now_ms = services.clock.now_ms();
+        let software = Software {
+            kind: request.sdk.clone(),
+            version: Some(
+                request.sdk_version.chars().filter(|letter| is_visible(*letter)).take(VERSION_CHARS_MAX).collect(),
+            ),
+            abilities: request.abilities,
+        };
         let changed = client.attributes.0 != request.attributes
-            || client.sdk.as_ref().map(|Text(sdk)| sdk) != request.sdk.as_ref()
+            || client.software() != software
             || client.examples != request.state.examples;
         if changed || now_ms - client.last_seen_at_ms >= SEEN_EVERY_MS {
             let mut tx = services.db.begin().await?;
-            let (attributes, sdk, examples) = (&request.attributes, request.sdk.as_ref(), request.state.examples);
-            tx.client_seen(client.id, attributes, sdk, examples, now_ms).await?;
+            tx.client_seen(client.id, &request.attributes, &software, request.state.examples, now_ms).await?;
             tx.commit().await?;
         }
         Ok(())
@@ -121,8 +132,7 @@ impl Fleet {
         let now_ms = services.clock.now_ms();
         if now_ms - client.last_seen_at_ms >= SEEN_EVERY_MS {
             let mut tx = services.db.begin().await?;
-            let sdk = client.sdk.as_ref().map(|Text(sdk)| sdk);
-            tx.client_seen(client.id, &client.attributes.0, sdk, client.examples, now_ms).await?;
+            tx.client_seen(client.id, &client.attributes.0, &client.software(), client.examples, now_ms).await?;
             tx.commit().await?;
         }
         Ok(())

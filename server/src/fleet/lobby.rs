@@ -153,6 +153,7 @@ mod tests {
             attributes: Attributes::default(),
             examples: 1,
             codecs: vec![],
+            abilities: tributary_protocol::abilities::Abilities::FIRST,
             schema: None,
             answers: false,
             masks: false,

@@ -149,6 +149,7 @@ mod tests {
             attributes: tributary_protocol::device::Attributes::default(),
             examples: 1,
             codecs: vec![],
+            abilities: tributary_protocol::abilities::Abilities::FIRST,
             schema: None,
             answers: false,
             masks: false,

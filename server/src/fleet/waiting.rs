@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit, admit_unit, places};
+use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::ClientId;
 use tributary_protocol::state::{Phase, Task};
@@ -58,7 +59,7 @@ impl Waiting {
 
     /// Whether a round may draw this client.
     pub fn admits(&self, candidate: &Candidate, spec: &JobSpec, round: &RoundRow) -> Result<(), Ineligible> {
-        let rules = EligibilityRules::of(&spec.file, spec.schema, round.task, round.number);
+        let rules = EligibilityRules::of(&spec.file, spec.schema, &spec.needs, round.task, round.number);
         self.check(candidate, round, &rules)
     }
 
@@ -72,7 +73,7 @@ impl Waiting {
 
     /// The waiting clients that a round may draw.
     pub fn eligible(&self, spec: &JobSpec, round: &RoundRow) -> Vec<Arc<Candidate>> {
-        let rules = EligibilityRules::of(&spec.file, spec.schema, round.task, round.number);
+        let rules = EligibilityRules::of(&spec.file, spec.schema, &spec.needs, round.task, round.number);
         let is_eligible = |candidate: &&Arc<Candidate>| self.check(candidate, round, &rules).is_ok();
         self.candidates.iter().filter(is_eligible).map(Arc::clone).collect()
     }
@@ -142,6 +143,7 @@ pub fn attributes_fit(attributes: Attributes, rules: &EligibilityRules<'_>) -> b
         attributes,
         examples: u64::MAX,
         codecs: CodecName::ALL.to_vec(),
+        abilities: Abilities::ALL,
         schema: None,
         answers: true,
         masks: true,

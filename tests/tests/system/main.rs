@@ -21,6 +21,7 @@
 //! | [`truth`] | known worlds, and whether what operators read of results, health and losses is true |
 //! | [`house`] | the rules of the source tree: imports, rooms, packages, texts |
 //! | [`outside`] | programs of other people, over TLS: a client in Python, a scanner; and the page about the protocol |
+//! | [`wire`] | recorded exchanges of every release: old clients, and old coordinators |
 //! | [`python`] | exported models, read and computed by somebody else |
 //!
 //! [`support`] has the world that they play in. No test sleeps, measures time or needs a fixed port.
@@ -48,3 +49,4 @@ mod simulation;
 mod streams;
 mod support;
 mod truth;
+mod wire;

@@ -483,6 +483,11 @@ export type CheckInReply = CheckInResponse & {
 
 /** Check-in: a client is available for work. */
 export interface CheckInRequest {
+  /**
+   * What the SDK can do: the client gets no work of plans that need more. Default: what the first
+   * release could do.
+   */
+  abilities?: string[];
   /** Whether the client answers analyses. Default: false, and it gets none. */
   answers?: boolean;
   /** Current attributes. They replace those of earlier check-ins. */
@@ -1250,7 +1255,10 @@ export type FailureReason =
 export interface FailureReport {
   /** Explanation for the operator, at most 1024 bytes. */
   detail?: string;
-  /** Kind of failure. */
+  /**
+   * Kind of failure. The coordinator takes one that it does not know, such as that of a newer SDK, for
+   * `other`.
+   */
   reason: FailureReason;
 }
 
@@ -1315,6 +1323,7 @@ export type HealthKind =
   | "waiting_for_evaluators"
   | "not_measured"
   | "class_shut_out"
+  | "cannot_follow"
   | "loss_rises"
   | "disk_fills";
 

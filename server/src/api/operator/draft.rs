@@ -11,11 +11,13 @@ use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::operator::{CreateJob, JobDraft};
 use tributary_protocol::plan::GroupTrust;
 use tributary_protocol::problem::ProblemType;
+use tributary_protocol::state::Task;
 
 use super::test_sets::is_on_coordinator;
 use crate::api::bodies::LARGEST;
 use crate::api::extract::{Json, body};
 use crate::api::problem::{Answer, ApiError};
+use crate::api::story::software::unable;
 use crate::app::App;
 use crate::devices::ClientAuth;
 use crate::masking::certificates::check_cas;
@@ -120,6 +122,7 @@ pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> 
         let detail = format!("population {population} has a job called {name}");
         return Err(ApiError::new(ProblemType::NameTaken, detail));
     }
+    let unable = unable(&mut tx, population, spec.needs.of(Task::Train)).await?.map(|unable| unable.text);
     let layers = match &spec.file.model.spec {
         ModelSpec::Layers(model) => model.table().map_err(|error| invalid(&JobFileError::from(error).into()))?,
         ModelSpec::Parameters(_) => Vec::new(),
@@ -128,7 +131,7 @@ pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> 
         toml: spec.file.text(),
         parameters: spec.model.total() as u64,
         layers,
-        remarks: remarks(&spec.file),
+        remarks: remarks(&spec.file).into_iter().chain(unable).collect(),
         privacy: explained(&spec, Vec::new(), None),
         job: spec.file,
     }))

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use serde::Deserialize;
 use tributary_engine::job::{JobSpec, plan_of};
-use tributary_protocol::download::FormQuery;
+use tributary_protocol::download::ModelForm;
 use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::job_file::{InitialModel, RoundPolicyChange};
 use tributary_protocol::operator::{Job, JobHead, ModelVersion, Page, PageQuery, Progress};
@@ -284,11 +284,19 @@ pub(super) async fn models(
     Ok(Json(full_page(items, limit, |model| (model.version + 1).to_string())))
 }
 
+/// The form of a model for an operator: a typo in its name must not be the plain form.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ModelQuery {
+    #[serde(default)]
+    form: ModelForm,
+}
+
 pub(super) async fn model(
     operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Path((id, version)): Path<(JobId, u32)>,
-    Query(query): Query<FormQuery>,
+    Query(query): Query<ModelQuery>,
     headers: HeaderMap,
 ) -> Answer<Response> {
     let mut tx = app.db.read().await?;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use tributary_engine::round::EligibilityRules;
+use tributary_engine::round::{EligibilityRules, Needs};
 use tributary_engine::story::Wanted;
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::state::Task;
@@ -29,7 +29,7 @@ impl Enrolled {
     /// Reads every client of the population.
     pub(in crate::api) async fn read(tx: &mut Tx, file: &JobFile, task: Task, number: u32) -> Result<Self, DbError> {
         let wanted = wanted_attributes(file, task);
-        let rules = EligibilityRules::of(file, None, task, number);
+        let rules = EligibilityRules::of(file, None, &Needs::NONE, task, number);
         let (mut matching, mut all) = (0, 0);
         let mut present: Vec<BTreeMap<String, u64>> = vec![BTreeMap::new(); wanted.len()];
         for (attributes, clients) in tx.client_attributes(&file.population).await? {

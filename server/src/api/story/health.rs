@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tributary_engine::story::{
-    EndedRound, EvaluatorsWanted, HealthFacts, Lost, RoundStory, SelectingRound, Session, ShutOut, class_stats,
+    EndedRound, EvaluatorsWanted, HealthFacts, Lost, RoundStory, SelectingRound, Session, ShutOut, Unable, class_stats,
     explain, health,
 };
 use tributary_protocol::device::Attributes;
@@ -13,6 +13,7 @@ use tributary_protocol::state::{AbandonReason, ClassVerdict, HealthKind, JobStat
 
 use super::disk::Disk;
 use super::enrolled::Enrolled;
+use super::software::unable;
 use super::{Selection, missed, missing_driver, rounds_not_before_ms, undriven};
 use crate::app::App;
 use crate::db::{DbError, JobRow, RoundFilter, RoundRow, Tx};
@@ -55,6 +56,7 @@ async fn read(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Vec<He
         lost: Lost::default(),
         unmeasured: None,
         shut_out: None,
+        unable: None,
         losses: Vec::new(),
         disk_full_in_ms: disk.full_in_ms,
         next_round_in_ms: None,
@@ -81,6 +83,7 @@ async fn read(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Vec<He
     facts.losses = losses(&ended);
     facts.unmeasured = unmeasured.as_deref();
     facts.shut_out = shut_out(app, tx, row).await?;
+    facts.unable = cannot_follow(app, tx, row).await?;
     if row.state.is_final() {
         facts.lost = Lost { rounds: tx.lost_rounds(row.id).await?, of: row.rounds_opened };
     }
@@ -169,6 +172,15 @@ async fn shut_out(app: &App, tx: &mut Tx, row: &JobRow) -> Result<Option<ShutOut
         Ok(blocking(move || worst_class(&sessions, &clients)).await)
     };
     app.shut_out.get_or_make(row.id, &app.clock, read).await
+}
+
+/// Clients that cannot follow the plan of a running job.
+async fn cannot_follow(app: &App, tx: &mut Tx, row: &JobRow) -> Result<Option<Unable>, DbError> {
+    if row.state != JobState::Running {
+        return Ok(None);
+    }
+    let needed = app.specs.of(row)?.needs.of(Task::Train);
+    app.unable.get_or_make(row.id, &app.clock, async || unable(tx, &row.file.0.population, needed).await).await
 }
 
 fn worst_class(sessions: &[(Arc<Attributes>, Session)], clients: &[(Attributes, u64)]) -> Option<ShutOut> {

@@ -5,6 +5,7 @@ pub(super) mod enrolled;
 pub(super) mod groups;
 pub(super) mod health;
 pub(super) mod progress;
+pub(super) mod software;
 
 use tributary_engine::job::calendar_of;
 use tributary_engine::round::{Tempo, may_open_at_ms};

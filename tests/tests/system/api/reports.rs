@@ -20,7 +20,7 @@ async fn a_failure_is_stored_with_its_reason_and_may_be_told_twice() {
     let tell = |report| Answer::to(a.request(Method::POST, &path).json(&report));
     let long = json!({ "reason": "other", "detail": "x".repeat(1025) });
     tell(long).await.refused(ProblemType::Malformed);
-    tell(json!({ "reason": "bored" })).await.refused(ProblemType::Malformed);
+    tell(json!({ "reason": 7 })).await.refused(ProblemType::Malformed);
     let report = json!({ "reason": "out_of_memory", "detail": "512 MiB were not enough" });
     tell(report.clone()).await.value();
     tell(report).await.value();
@@ -30,6 +30,18 @@ async fn a_failure_is_stored_with_its_reason_and_may_be_told_twice() {
     let late = a.put_update(first.id, &figures(10), delta_file(&first, &STEP)).await;
     assert!(late.refused(ProblemType::AssignmentClosed).detail.contains("given up"));
     world.check_books(job.head.id).await;
+}
+
+#[tokio::test]
+async fn a_reason_of_a_newer_client_counts_as_another_one() {
+    let world = World::start().await;
+    let job = world.job(json!({})).await;
+    let device = world.device().await;
+    let [work] = world.assign([&device]).await;
+    let report = json!({ "reason": "too_hot", "detail": "61 C", "sensor": "battery" });
+    device.fail_with(work.id, &report).await.value();
+    let failed = &world.assignments(job.head.id, 1).await[0];
+    assert_eq!((failed.state, failed.reason.as_deref()), (AssignmentState::Failed, Some("other: 61 C")));
 }
 
 #[tokio::test]

@@ -7,7 +7,9 @@ use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::operator::{CHAIN_BEGINS, ChainCheck};
 use tributary_protocol::state::{AbandonReason, AssignmentState, AuditAction, JobState, Task};
-use tributary_server::db::{Db, EvaluationSummary, JobTotals, Measured, NewAudit, Report, RoundKey, Transition, Tx};
+use tributary_server::db::{
+    Db, EvaluationSummary, JobTotals, Measured, NewAudit, Report, RoundKey, Software, Transition, Tx,
+};
 
 use super::stored::{
     assigned, client_id, evaluation, job_id, name, population, report, start_round, store_job, traffic, training,
@@ -138,7 +140,7 @@ pub(super) async fn sessions_are_counted_over_the_newest(db: &Db) {
     population(db).await;
     let mut tx = db.begin().await.unwrap();
     let said: Attributes = BTreeMap::from([("ram".to_owned(), "2".to_owned())]).try_into().unwrap();
-    tx.client_seen(client_id(1), &said, None, 1, 90).await.unwrap();
+    tx.client_seen(client_id(1), &said, &Software::default(), 1, 90).await.unwrap();
     for number in 1..=2 {
         committed(&mut tx, training(number), 1.0).await;
     }

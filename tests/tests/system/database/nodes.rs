@@ -1,6 +1,7 @@
 //! Coordinators that share a database: nodes, leases, seats.
 
 use tributary_engine::round::Candidate;
+use tributary_protocol::abilities::{Abilities, Ability};
 use tributary_protocol::device::Attributes;
 use tributary_protocol::operator::Node;
 use tributary_protocol::state::{AssignmentState, JobState, NodeState};
@@ -17,6 +18,7 @@ fn candidate(number: u8) -> Candidate {
         attributes: Attributes::default(),
         examples: 10,
         codecs: vec![CodecName::F32],
+        abilities: Abilities::FIRST.without(Ability::Gru),
         schema: None,
         answers: true,
         masks: true,

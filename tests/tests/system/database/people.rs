@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use tributary_protocol::abilities::{Abilities, Ability};
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::{Name, TokenId};
 use tributary_protocol::operator::{Account, Client, ClientOrder, Order, Population, Session, Token};
 use tributary_protocol::state::{AbandonReason, AssignmentState, Role};
-use tributary_server::db::{ClientsList, Db, DbError, Enrolment, NewSession};
+use tributary_server::db::{ClientsList, Db, DbError, Enrolment, NewSession, Software};
 
 use super::stored::{
     assigned, client_id, evaluation, job_id, name, population, report, secret, start_round, store_client, token,
@@ -225,13 +226,17 @@ pub(super) async fn a_client_is_what_it_said_last(db: &Db) {
     let said = BTreeMap::from([("platform".to_owned(), "an \"ünusual\" one".to_owned())]);
     let said: Attributes = said.try_into().unwrap();
     let kotlin = Some(name("kotlin"));
-    tx.client_seen(client_id(1), &said, kotlin.as_ref(), 1 << 40, 77).await.unwrap();
+    let (version, abilities) = (Some("2.3".to_owned()), Abilities::FIRST.without(Ability::Lstm));
+    let software = Software { kind: kotlin.clone(), version, abilities };
+    tx.client_seen(client_id(1), &said, &software, 1 << 40, 77).await.unwrap();
     assert_eq!(tx.client(client_id(1)).await.unwrap().unwrap().sdk, kotlin);
     let known = tx.client_by_secret(&secret(1)).await.unwrap().unwrap().client;
-    assert_eq!((known.attributes.0, known.examples, known.last_seen_at_ms), (said, 1 << 40, 77));
-    assert_eq!((known.created_at_ms, known.sdk), (20, kotlin.map(tributary_server::db::Text)));
+    assert_eq!((&known.attributes.0, known.examples, known.last_seen_at_ms), (&said, 1 << 40, 77));
+    assert_eq!((known.created_at_ms, known.software()), (20, software.clone()));
     let other = tx.client_by_secret(&secret(2)).await.unwrap().unwrap().client;
-    assert_eq!((other.examples, other.last_seen_at_ms, other.sdk), (0, 20, None));
+    assert_eq!((other.examples, other.last_seen_at_ms, other.software()), (0, 20, Software::default()));
+    let counted = tx.software(&name("people")).await.unwrap();
+    assert_eq!(counted, [(Software::default(), 2), (software, 1)], "of three clients, one has told");
 }
 
 pub(super) async fn clients_are_listed_with_how_their_work_ended(db: &Db) {
@@ -284,8 +289,8 @@ pub(super) async fn clients_are_found_and_ordered(db: &Db) {
     }
     assert!(tx.accept_report(assigned(training(1), 2), &report(1, 1.0, None), 50).await.unwrap().is_some());
     let said = BTreeMap::from([("ram_class".to_owned(), "50%_Of".to_owned())]).try_into().unwrap();
-    tx.client_seen(client_id(2), &said, None, 1, 90).await.unwrap();
-    tx.client_seen(client_id(3), &Attributes::default(), None, 1, 70).await.unwrap();
+    tx.client_seen(client_id(2), &said, &Software::default(), 1, 90).await.unwrap();
+    tx.client_seen(client_id(3), &Attributes::default(), &Software::default(), 1, 70).await.unwrap();
     let people = name("people");
     let (asc, desc) = (Order::Asc, Order::Desc);
     for (order, direction, expected) in [

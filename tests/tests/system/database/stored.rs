@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use tributary_engine::round::{Opening, TaskPolicy, Tempo, Term};
+use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::figures::Figures;
 use tributary_protocol::fixed::{Contribution, Weight};
@@ -98,6 +99,8 @@ pub(super) async fn store_client(tx: &mut Tx, number: u8, population: &str, by: 
         granted: Json(Attributes::default()),
         standing: tributary_protocol::state::Standing::Active,
         sdk: None,
+        sdk_version: None,
+        abilities: Json(Abilities::FIRST),
         examples: 0,
         created_at_ms: 20,
         last_seen_at_ms: 20,

@@ -13,6 +13,7 @@ use tributary_client::{
     Transport,
 };
 use tributary_engine::round::Candidate;
+use tributary_protocol::abilities::Abilities;
 use tributary_protocol::operator::{Client as Enrolled, Job, Page};
 use tributary_protocol::state::Phase;
 use tributary_protocol::update::CodecName;
@@ -144,6 +145,7 @@ async fn draw_everybody(world: &World) {
                 attributes: client.attributes,
                 examples: 10,
                 codecs: CodecName::ALL.to_vec(),
+                abilities: Abilities::FIRST,
                 schema: None,
                 answers: false,
                 masks: false,

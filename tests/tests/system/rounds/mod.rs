@@ -1,6 +1,7 @@
 //! Rounds from selection to the next model version. The clock stands still unless a test moves it, and nothing happens
 //! unless a test calls the driver.
 
+mod abilities;
 mod adapt;
 mod analysis;
 mod attack;

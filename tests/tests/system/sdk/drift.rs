@@ -4,12 +4,14 @@
 //! optimum of both together is 0.8. Federated averaging ends at 0.6925.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::{
-    AlwaysOn, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
+    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
+use tributary_protocol::device::WaitsFor;
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::state::{AssignmentState, Phase};
 
@@ -206,19 +208,37 @@ async fn the_norm_bound_looks_at_the_delta_only() {
 
 #[tokio::test]
 async fn a_trainer_that_cannot_correct_its_gradients_says_so_and_sends_nothing() {
-    for algorithm in [json!({ "kind": "scaffold", "clients": 2 }), json!({ "kind": "fed_prox", "mu": 0.5 })] {
-        let world = World::start().await;
-        let mut file = changes(&algorithm, &plain_codec());
-        file["round"] = json!({ "updates_goal": 1, "updates_min": 1 });
-        let job = world.job(file).await.head.id;
-        let directory = TempDir::new().unwrap();
-        let mut adds = Adds::new(0.5);
-        let refused = session(&world, &sdk_client(&world, directory.path()), &mut adds).await;
-        assert!(matches!(refused, Err(ClientError::Training(TrainError::CannotFollow(_)))), "{refused:?}");
-        assert_eq!(adds.trained, 0);
-        let assignment = &world.assignments(job, 1).await[0];
-        assert_eq!(assignment.state, AssignmentState::Failed);
-        let reason = assignment.reason.as_deref().unwrap_or_default();
-        assert!(reason.contains(algorithm["kind"].as_str().unwrap()), "{reason}");
-    }
+    let world = World::start().await;
+    let mut file = changes(&json!({ "kind": "fed_prox", "mu": 0.5 }), &plain_codec());
+    file["round"] = json!({ "updates_goal": 1, "updates_min": 1 });
+    let job = world.job(file).await.head.id;
+    let directory = TempDir::new().unwrap();
+    let mut adds = Adds::new(0.5);
+    let refused = session(&world, &sdk_client(&world, directory.path()), &mut adds).await;
+    assert!(matches!(refused, Err(ClientError::Training(TrainError::CannotFollow(_)))), "{refused:?}");
+    assert_eq!(adds.trained, 0);
+    let assignment = &world.assignments(job, 1).await[0];
+    assert_eq!(assignment.state, AssignmentState::Failed);
+    let reason = assignment.reason.as_deref().unwrap_or_default();
+    assert!(reason.contains("fed_prox"), "{reason}");
+}
+
+/// Whether a trainer follows SCAFFOLD does not depend on settings, so its client says so in each check-in.
+#[tokio::test]
+async fn a_trainer_that_follows_no_corrections_is_not_drawn_where_all_are_corrected() {
+    let world = World::start().await;
+    let mut file = changes(&json!({ "kind": "scaffold", "clients": 2 }), &plain_codec());
+    file["round"] = json!({ "updates_goal": 1, "updates_min": 1 });
+    let job = world.job(file).await.head.id;
+    let directory = TempDir::new().unwrap();
+    let mut adds = Adds::new(0.5);
+    world.drive().await;
+    let client = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory.path());
+    let client = client.http_client(world.http.clone()).wait(Duration::ZERO).build().unwrap();
+    let outcome = within_reason(client.run_once(&mut adds, &AlwaysOn)).await.unwrap();
+    let Outcome::NothingToDo { waits_for: Some(WaitsFor::Admission { reason, .. }), .. } = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert!(reason.contains("algorithm:scaffold"), "{reason}");
+    assert_eq!((adds.trained, world.assignments(job, 1).await.len()), (0, 0));
 }

@@ -20,6 +20,7 @@ pub(crate) struct Device {
     pub(crate) attributes: BTreeMap<String, String>,
     pub(crate) examples: u64,
     pub(crate) codecs: &'static [&'static str],
+    pub(crate) abilities: &'static [&'static str],
 }
 
 /// The figures that go with an update.
@@ -30,7 +31,16 @@ pub(crate) fn figures(weight: u32) -> Value {
 impl Device {
     pub(crate) fn new(http: reqwest::Client, server: String, enrolled: &EnrolResponse) -> Self {
         let (secret, id) = (enrolled.secret.expose(), enrolled.client);
-        Self { http, server, secret, id, attributes: BTreeMap::new(), examples: 1_000, codecs: &["f32"] }
+        Self {
+            http,
+            server,
+            secret,
+            id,
+            attributes: BTreeMap::new(),
+            examples: 1_000,
+            codecs: &["f32"],
+            abilities: &["first"],
+        }
     }
 
     /// The same device, which says this of itself from now on.
@@ -49,6 +59,11 @@ impl Device {
         Self { codecs, ..self }
     }
 
+    /// The same device, whose SDK can do this.
+    pub(crate) fn able(self, abilities: &'static [&'static str]) -> Self {
+        Self { abilities, ..self }
+    }
+
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}/device/v1{path}", self.server)).bearer_auth(&self.secret)
     }
@@ -56,7 +71,8 @@ impl Device {
     pub(crate) fn check_in_request(&self, wait_ms: u32) -> Value {
         json!({
             "attributes": self.attributes, "state": { "examples": self.examples },
-            "sdk_version": "test", "codecs": self.codecs, "masks": true, "signs": true, "wait_ms": wait_ms,
+            "sdk_version": "test", "codecs": self.codecs, "abilities": self.abilities,
+            "masks": true, "signs": true, "wait_ms": wait_ms,
         })
     }
 

@@ -11,6 +11,7 @@ use tributary_client::{
     Client, EvaluateTask, Evaluated, HttpTransport, TrainError, TrainTask, Trained, Trainer, Transport,
 };
 use tributary_engine::round::Candidate;
+use tributary_protocol::abilities::Abilities;
 use tributary_protocol::operator::{Client as Enrolled, Page};
 use tributary_protocol::update::CodecName;
 
@@ -127,6 +128,7 @@ pub(crate) async fn draw_everybody(world: &World) {
                 attributes: client.attributes,
                 examples: client.examples,
                 codecs: CodecName::ALL.to_vec(),
+                abilities: Abilities::FIRST,
                 schema: None,
                 answers: true,
                 masks: true,

@@ -1,0 +1,100 @@
+//! The form of a recording: requests with their answers, and what else happens between them.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::header::HeaderMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Headers of requests that are part of the protocol.
+const REQUEST_HEADERS: [&str; 6] =
+    ["content-type", "range", "repr-digest", "upload-offset", "upload-complete", "accept-encoding"];
+/// Headers of answers that are part of the protocol.
+const ANSWER_HEADERS: [&str; 8] = [
+    "content-type",
+    "content-encoding",
+    "etag",
+    "repr-digest",
+    "upload-offset",
+    "upload-complete",
+    "tributary-release",
+    "tributary-protocol",
+];
+
+/// The exchanges of a story, in order.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Recorded {
+    pub(super) steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Step {
+    Exchange(Box<Exchange>),
+    /// The coordinator's clock goes on by so many milliseconds.
+    PassMs(i64),
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Exchange {
+    /// Method, path and query.
+    pub(super) call: String,
+    /// Which secret the request has.
+    pub(super) bearer: Bearer,
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) request: Content,
+    pub(super) status: u16,
+    pub(super) answer_headers: BTreeMap<String, String>,
+    pub(super) answer: Content,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Bearer {
+    Enrolment,
+    Client,
+    /// One that no coordinator knows.
+    Unknown,
+}
+
+/// A body.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Content {
+    Nothing,
+    Json(Value),
+    Base64(String),
+}
+
+impl Content {
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        match serde_json::from_slice(bytes) {
+            _ if bytes.is_empty() => Self::Nothing,
+            Ok(value @ Value::Object(_)) => Self::Json(value),
+            _ => Self::Base64(STANDARD.encode(bytes)),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::Json(value) => value.to_string().into_bytes(),
+            Self::Base64(text) => STANDARD.decode(text).unwrap(),
+        }
+    }
+}
+
+pub(super) fn request_headers(headers: &HeaderMap) -> BTreeMap<String, String> {
+    kept(headers, &REQUEST_HEADERS)
+}
+
+pub(super) fn answer_headers(headers: &HeaderMap) -> BTreeMap<String, String> {
+    kept(headers, &ANSWER_HEADERS)
+}
+
+fn kept(headers: &HeaderMap, names: &[&str]) -> BTreeMap<String, String> {
+    let pair = |name: &&str| Some(((*name).to_owned(), headers.get(*name)?.to_str().ok()?.to_owned()));
+    names.iter().filter_map(pair).collect()
+}
