@@ -346,6 +346,8 @@ export type AuditAction =
   | "client.quarantine"
   | "client.release"
   | "client.revoke"
+  | "client.erase"
+  | "client.leave"
   | "refusal"
   | "job.create"
   | "job.pause"
