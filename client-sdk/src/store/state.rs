@@ -116,6 +116,11 @@ impl State {
 
     /// Who the client is, if it has enrolled with this server.
     pub(crate) fn identity(&self, server: &str) -> Result<Option<Identity>, ClientError> {
+        // A process that was killed while it left has left.
+        if self.left(server)?.is_some() {
+            self.leave()?;
+            return Ok(None);
+        }
         match self.read_json::<Identity>(IDENTITY)? {
             Some(identity) if identity.server != server => {
                 Err(ClientError::ForeignState { place: self.store.place(IDENTITY), server: identity.server })
@@ -128,7 +133,8 @@ impl State {
         self.store.put(IDENTITY, &json(identity), Durability::Power)
     }
 
-    /// Removes all entries, but for what the coordinator must be told with: who the client was, and its key.
+    /// Removes all entries of a client that leaves, but for what the coordinator must be told with: who the client was,
+    /// and its key.
     pub(crate) fn leave(&self) -> Result<(), StoreError> {
         // First: whatever ends the process, the coordinator is told.
         if let Some(identity) = self.store.get(IDENTITY)? {
@@ -312,6 +318,23 @@ mod tests {
     fn state() -> (State, Arc<MemoryStore>) {
         let store = Arc::new(MemoryStore::new());
         (State::new(Arc::clone(&store) as Arc<_>), store)
+    }
+
+    #[test]
+    fn a_client_that_was_killed_while_it_left_has_left() {
+        let store = Arc::new(MemoryStore::new());
+        let state = State::new(Arc::clone(&store) as Arc<_>);
+        state.save_identity(&identity("http://a")).unwrap();
+        for entry in [MODEL, "memory-job_1.safetensors", KEY] {
+            store.put(entry, b"x", Durability::Process).unwrap();
+        }
+        let before = store.get(IDENTITY).unwrap().unwrap();
+        store.put(LEFT, &before, Durability::Process).unwrap();
+        assert!(state.identity("http://a").unwrap().is_none());
+        assert_eq!(store.names().unwrap(), [KEY, LEFT]);
+        assert!(state.left("http://b").unwrap().is_none() && state.left("http://a").unwrap().is_some());
+        state.gone().unwrap();
+        assert!(store.names().unwrap().is_empty());
     }
 
     #[test]

@@ -209,10 +209,10 @@ function Head({ client, changed }: { client: Client; changed: () => void }) {
   );
 }
 
-/** Buttons that quarantine, release and revoke the client, each with a confirmation. */
+/** Buttons that quarantine, release, revoke and erase the client, each with a confirmation. */
 function Controls({ client, changed }: { client: Client; changed: () => void }) {
   const { api, notify } = useConnection();
-  const [asking, ask] = useState<Standing>();
+  const [asking, ask] = useState<Standing | "erased">();
   const may = useMay("operator");
   const standing = client.standing ?? "active";
   const name = `Client ${count(client.number)}`;
@@ -221,21 +221,32 @@ function Controls({ client, changed }: { client: Client; changed: () => void }) 
     notify(`${name} ${done}`, "good");
     changed();
   };
+  const erase = async () => {
+    await api.json(`clients/${client.id}`, { method: "DELETE" });
+    notify(`${name} is erased`, "good");
+    window.location.hash = links.clients(client.population);
+  };
   const close = () => ask(undefined);
-  if (!may || standing === "revoked") return null;
+  if (!may) return null;
   return (
     <div class="actions">
-      {standing === "active" ? (
+      {standing === "active" && (
         <button type="button" onClick={() => ask("quarantined")}>
           Quarantine
         </button>
-      ) : (
+      )}
+      {standing === "quarantined" && (
         <button type="button" class="primary" onClick={() => ask("active")}>
           Release
         </button>
       )}
-      <button type="button" class="danger-quiet" onClick={() => ask("revoked")}>
-        Revoke
+      {standing !== "revoked" && (
+        <button type="button" class="danger-quiet" onClick={() => ask("revoked")}>
+          Revoke
+        </button>
+      )}
+      <button type="button" class="danger-quiet" onClick={() => ask("erased")}>
+        Erase
       </button>
       {asking === "quarantined" && (
         <Confirm
@@ -263,6 +274,14 @@ function Controls({ client, changed }: { client: Client; changed: () => void }) 
           <p>
             Its open work ends, and all its requests are refused. With an enrolment token that still works, the device
             can enrol as a new client.
+          </p>
+        </Confirm>
+      )}
+      {asking === "erased" && (
+        <Confirm title={`Erase ${name}?`} action="Erase" danger run={erase} onClose={close}>
+          <p>
+            Its record, its attributes and its history are deleted, and cannot be had back. Sums and models that it is
+            part of stay. An app that goes on enrols as a new client.
           </p>
         </Confirm>
       )}
