@@ -23,5 +23,7 @@ pub use certificate::ClientCertificate;
 pub use contract::{KeyError, KeyStore};
 pub use request::certificate_request;
 #[cfg(feature = "native")]
-pub(crate) use stored::KEY;
 pub use stored::StoredKey;
+
+/// The entry of the store in which the device's key is kept: PKCS #8 in DER.
+pub(crate) const KEY: &str = "device.key";

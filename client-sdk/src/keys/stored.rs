@@ -5,12 +5,10 @@ use std::sync::{Arc, Mutex};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
 
+use super::KEY;
 use super::contract::{KeyError, KeyStore};
 use crate::locked::Locked;
 use crate::store::{Durability, Store};
-
-/// PKCS #8 in DER.
-pub(crate) const KEY: &str = "device.key";
 
 /// Keeps the key in an entry of a [`Store`], beside the client's identity. Entries of a
 /// [`FileStore`](crate::FileStore) are files that only their owner may read. Secure hardware protects a key better:
