@@ -5,7 +5,7 @@ use crate::hash::Sha256Hash;
 use crate::id::JobId;
 
 /// Bytes of the header.
-pub(super) const HEADER_BYTES: usize = 24;
+pub const HEADER_BYTES: usize = 24;
 /// The name of the format.
 const FORMAT: &str = "tributary-sum-1";
 /// The first bytes of a tag.

@@ -28,7 +28,7 @@ mod writer;
 
 pub use decoder::{Expected, IntegerSink, SumDecoder};
 pub use error::SumError;
-pub use header::tag;
+pub use header::{HEADER_BYTES, tag};
 pub use writer::SumWriter;
 
 /// Most bytes of a sum of so many values: each block has 64 bits per value.

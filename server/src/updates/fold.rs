@@ -7,10 +7,11 @@ use bytes::{Bytes, BytesMut};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::fixed::Contribution;
 use tributary_protocol::secure::packed::Unpacker;
-use tributary_protocol::sum::{IntegerSink, SumDecoder, SumError};
+use tributary_protocol::sum::SumError;
 use tributary_protocol::update::{DeltaSink, UpdateError, UpdateLimits};
 
 use super::decoding::Decoding;
+use super::partial::SumFolding;
 use super::sums::Flight;
 use crate::blob::{BlobError, Replay};
 use crate::metrics::Metrics;
@@ -23,8 +24,8 @@ pub(crate) enum Folding {
     Update(Box<UpdateFolding>),
     /// Nobody can read the update: only its form is checked.
     Masked(Unpacker),
-    /// The sum of a relay: it is checked while it arrives, and added from storage once it is acknowledged.
-    Sum(Box<SumDecoder>),
+    /// The sum of a relay.
+    Sum(Box<SumFolding>, Arc<Metrics>),
 }
 
 /// Why a body cannot be read.
@@ -79,7 +80,7 @@ impl Folding {
         match self {
             Self::Update(update) => Ok(update.decoding.push(piece).await?),
             Self::Masked(reader) => Ok(reader.read(piece, |_| ()).map_err(UpdateError::from)?),
-            Self::Sum(decoder) => Ok(decoder.read(piece, &mut Ignore)?),
+            Self::Sum(sum, _) => Ok(sum.push(piece)?),
         }
     }
 
@@ -93,13 +94,17 @@ impl Folding {
             Self::Masked(reader) => {
                 Ok(reader.clone().finish().map(|_| Measured::default()).map_err(UpdateError::from)?)
             }
-            Self::Sum(decoder) => Ok(Measured { norm: None, sum: Some(decoder.clone().finish()?) }),
+            Self::Sum(sum, _) => Ok(Measured { norm: None, sum: Some(sum.finish()?) }),
         }
     }
 
     /// Counts the update: it is acknowledged.
     pub(crate) fn land(self) {
-        let Self::Update(update) = self else { return };
+        let update = match self {
+            Self::Update(update) => update,
+            Self::Masked(_) => return,
+            Self::Sum(sum, metrics) => return sum.land(&metrics),
+        };
         let (Add { flight, .. }, seconds) = update.decoding.into_sink();
         if let Some(flight) = flight {
             flight.land();
@@ -110,7 +115,11 @@ impl Folding {
     /// Subtracts what was added, by decoding the same bytes again: the sum is then as if the update had never arrived.
     /// If the bytes cannot be read, the sum becomes invalid and is rebuilt from the stored updates.
     pub(crate) async fn undo(self, replay: Result<Replay<'_>, BlobError>) {
-        let Self::Update(update) = self else { return };
+        let update = match self {
+            Self::Update(update) => update,
+            Self::Masked(_) => return,
+            Self::Sum(sum, _) => return sum.undo(replay).await,
+        };
         let UpdateFolding { spec, base_version, decoding, cores, .. } = *update;
         let progress = decoding.progress();
         let (Add { flight: Some(flight), values: added }, _) = decoding.into_sink() else { return };
@@ -161,13 +170,6 @@ async fn take_out(
     }
     taking.push_failing(bad.freeze()).await;
     Ok(())
-}
-
-/// Ignores the integers of a sum: the decoder has checked them.
-struct Ignore;
-
-impl IntegerSink for Ignore {
-    fn integers(&mut self, _: usize, _: &[i64]) {}
 }
 
 /// Adds decoded values to a sum, if there is one.

@@ -70,10 +70,10 @@ async fn add_sum(
     sum: &SharedSum,
 ) -> Result<(), StoredError> {
     let stopwatch = Stopwatch::start();
-    let begun = sum.begin_sum(update.assignment, update.facts.figures.contribution);
+    let begun = sum.begin_stored(update.assignment, update.facts.figures.contribution, 0);
     let begun = begun.map_err(|source| StoredError::Fold { assignment: update.assignment, source })?;
     if let Some(flight) = begun {
-        sum_into(services, spec, update, flight).await?.land();
+        sum_into(services, spec, update, flight.of_sum()).await?.land();
         services.metrics.folded(stopwatch.seconds());
     }
     Ok(())

@@ -185,19 +185,6 @@ impl RoundSum {
         Ok(Some(Flight { sum, assignment, share, contribution, sketch, touched: false, ended: false }))
     }
 
-    /// Begins to add the stored sum of a relay. It has no sketch: nothing is known of its single updates.
-    pub fn begin_sum(
-        self: &Arc<Self>,
-        assignment: AssignmentId,
-        contribution: Contribution,
-    ) -> Result<Option<Flight>, FoldError> {
-        let flight = self.begin_stored(assignment, contribution, 0)?;
-        Ok(flight.map(|mut flight| {
-            flight.sketch = None;
-            flight
-        }))
-    }
-
     /// Stops taking arriving updates, and waits until each update in flight was acknowledged or subtracted again. Their
     /// tasks watch [`Self::closing`], so this is soon.
     pub async fn close(&self) {
@@ -268,10 +255,22 @@ impl Flight {
         &self.sum
     }
 
+    /// The flight of the sum of a relay. It has no sketch: nothing is known of its single updates.
+    #[must_use]
+    pub fn of_sum(mut self) -> Self {
+        self.sketch = None;
+        self
+    }
+
     /// Adds integers of the sum of a relay, which are weighted already.
     pub fn add_integers(&mut self, first: usize, values: &[i64]) {
         self.touched = true;
         self.sum.accumulator.add_sum(first, values);
+    }
+
+    /// Subtracts integers that were added.
+    pub fn take_integers(&self, first: usize, values: &[i64]) {
+        self.sum.accumulator.take_sum(first, values);
     }
 
     /// Subtracts a block that was added.

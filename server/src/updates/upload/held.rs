@@ -75,7 +75,7 @@ impl Receiving<'_> {
     /// Checks the figures of a complete update, and decodes it to check its values.
     async fn check(&self, body: &Bytes) -> Result<Measured, String> {
         self.upload.check_figures(self.target)?;
-        let mut folding = self.folding(None);
+        let mut folding = self.folding(false);
         folding.push(body).await.map_err(|error| error.to_string())?;
         let measured = folding.finish().map_err(|error| error.to_string())?;
         self.upload.check_sum(self.target, measured.sum)?;
@@ -88,7 +88,8 @@ impl Receiving<'_> {
         let staged = bench.stage(target.key(), body.clone(), upload.services.clock.now_ms()).await?;
         // A place in the sum, before the report can close the round: the commit waits for it instead of reading the
         // update from the database.
-        let mut flight = self.flight();
+        let is_sum = target.assignment.is_sum();
+        let mut flight = if is_sum { None } else { self.flight() };
         let mut submission = upload.submission(target, report, Some(staged));
         let accepted = match upload.accept_now(&mut submission).await {
             Err(Refusal::Between(_)) => {
@@ -106,7 +107,7 @@ impl Receiving<'_> {
         if let Some(flight) = flight.filter(|_| is_settled && accepted.round == target.round.key()) {
             self.fold(flight, body).await;
         }
-        if target.assignment.is_sum() {
+        if is_sum {
             upload.add_stored(target).await;
         }
         accepted.tell(&upload.services.signals);

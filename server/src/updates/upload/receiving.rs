@@ -1,5 +1,7 @@
 //! What the reception of a body has: its memory, the sum of its round, and the reasons to stop.
 
+use std::sync::Arc;
+
 use tokio_util::sync::CancellationToken;
 
 use super::body::Stops;
@@ -8,7 +10,7 @@ use crate::blob::Workbench;
 use crate::updates::budget::{Need, Share};
 use crate::updates::claims::Claim;
 use crate::updates::fold::Folding;
-use crate::updates::partial;
+use crate::updates::partial::{self, Place, SumFolding};
 use crate::updates::sums::{Flight, SharedSum};
 
 /// The reception of one body, from the moment when there is memory for it.
@@ -84,24 +86,32 @@ impl<'a> Receiving<'a> {
         }
     }
 
-    /// What checks the body, and adds it to the sum if there is a flight.
-    pub(super) fn folding(&self, flight: Option<Flight>) -> Folding {
+    /// What checks the body, and adds it to the sum of its round if it `adds` and there is a sum that takes it.
+    pub(super) fn folding(&self, adds: bool) -> Folding {
         let Target { assignment, spec, group, .. } = self.target;
         match group {
             Some(group) => Folding::Masked(group.reader()),
             None if assignment.is_sum() => {
-                Folding::Sum(Box::new(partial::decoder(spec, assignment.base_version, assignment.places)))
+                let decoder = partial::decoder(spec, assignment.base_version, assignment.places);
+                let place = if adds { self.place() } else { None };
+                let metrics = Arc::clone(&self.upload.services.metrics);
+                Folding::Sum(Box::new(SumFolding::new(decoder, place)), metrics)
             }
-            None => Folding::new(spec, assignment.base_version, self.target.limits(), flight, &self.upload.services),
+            None => {
+                let flight = if adds { self.flight() } else { None };
+                Folding::new(spec, assignment.base_version, self.target.limits(), flight, &self.upload.services)
+            }
         }
+    }
+
+    /// Where the sum of a relay is added. How many updates it has is known with its header.
+    fn place(&self) -> Option<Place> {
+        let weight = self.upload.contribution(None).weight;
+        Some(Place { sum: Arc::clone(self.sum.as_ref()?), assignment: self.upload.id, weight })
     }
 
     /// A place for the update in the sum of its round, if there is a sum that takes it.
     pub(super) fn flight(&self) -> Option<Flight> {
-        // How many updates a sum has is known once its body is here: it is added from storage.
-        if self.target.assignment.is_sum() {
-            return None;
-        }
         let (upload, staleness) = (self.upload, self.target.staleness());
         // The weight was checked, and the sum has a place for each member of the cohort.
         self.sum.as_ref()?.begin(upload.id, upload.contribution(None), staleness).ok().flatten()

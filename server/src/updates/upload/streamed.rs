@@ -53,7 +53,7 @@ impl Receiving<'_> {
         let bad = self.upload.check_figures(self.target).err();
         // An update of a buffered job may end in another round than it began in: it is added once it is acknowledged.
         let is_added = bad.is_none() && !self.target.is_buffered() && self.target.group.is_none();
-        let folding = self.folding(if is_added { self.flight() } else { None });
+        let folding = self.folding(is_added);
         let mut incoming = Incoming::new(spool, folding, services.clock.clone());
         if let Some(reason) = bad {
             incoming.refuse(reason).await;

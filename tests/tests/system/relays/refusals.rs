@@ -191,6 +191,43 @@ async fn sums_that_break_a_rule_are_refused_by_name() {
     }
 }
 
+/// Goal: a large sum is added while it arrives, and taken out again if its end breaks a rule.
+#[tokio::test]
+async fn a_large_sum_that_ends_badly_leaves_the_round_as_it_was() {
+    const VALUES: u32 = 300_000;
+    for last in [1 << 40, i64::MAX] {
+        let world = World::start().await;
+        let model = json!({ "parameters": [{ "name": "w", "shape": [VALUES] }] });
+        let round = json!({ "updates_goal": 3, "updates_min": 1 });
+        let job = world.job(json!({ "model": model, "round": round, "stop": { "rounds": 1 } })).await.head.id;
+        let (relay, client) = (relay(&world).await, world.device().await);
+        let (offered, waits) = (offers(&relay, 2), client.wait());
+        world.until_waiting(2).await;
+        world.drive().await;
+        let (part, work) = (drawn(offered).await, drawn(waits).await);
+        let binary_point = binary_point(&part);
+        let (unit, contribution) = (1_i64 << binary_point, Contribution { weight: Weight::examples(60), updates: 2 });
+        let mut writer = SumWriter::new(tag(&part.job, part.model_version, binary_point), contribution, VALUES);
+        // Each value of both updates was 0.5, but for the last one.
+        writer.push(&vec![30 * unit + 12_345; VALUES as usize - 1]);
+        writer.push(&[if last == i64::MAX { last } else { 30 * unit }]);
+        let body = writer.finish().unwrap();
+        assert!(body.len() > 1 << 20, "{} bytes are not stored chunk by chunk", body.len());
+        let sent = put_sum(&relay, part.id, body, 60).await;
+        let is_right = last != i64::MAX;
+        assert_eq!(sent.status, if is_right { 200 } else { 422 }, "{sent:?}");
+        client.contribute(&work, &vec![0.25; VALUES as usize], 20).await;
+        world.drive().await;
+        let ended = world.round(job, 1).await;
+        assert_eq!((ended.phase, ended.reported), (Phase::Committed, if is_right { 3 } else { 1 }), "{ended:?}");
+        let expected = if is_right { (30.0 + 20.0 * 0.25) / 80.0 } else { 0.25 };
+        let [before, after] = [world.weights(job, 0).await, world.weights(job, 1).await];
+        let is_near = |(new, old): (&f32, &f32)| (new - old - expected).abs() < 1e-6;
+        assert!(after.iter().zip(&before).all(is_near), "{last}: {:?}", &after[..3]);
+        world.check_books(job).await;
+    }
+}
+
 /// A job whose rule reads single updates draws no relay, and says why.
 #[tokio::test]
 async fn a_relay_is_not_drawn_where_a_sum_does_not_say_enough() {
