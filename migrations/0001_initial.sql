@@ -54,6 +54,8 @@ create table clients (
     attributes text not null,
     -- JSON object of strings: those that its enrolment token granted. The client cannot change them.
     granted text not null default '{}',
+    -- JSON object: the consent that it told at its enrolment; null for none.
+    consent text,
     -- Examples held, as told at the last check-in that changed it.
     examples bigint not null,
     -- The kind of its SDK, as of its last check-in: rust, python, kotlin, swift, c, browser or another name.

@@ -88,7 +88,12 @@ impl Connection {
 
     /// Enrols a client; returns its credential.
     pub(crate) async fn enrol(&mut self, token: &HeaderValue) -> Result<HeaderValue, BenchError> {
-        let request = EnrolRequest { attributes: Default::default(), certificate_request: None, attestation: None };
+        let request = EnrolRequest {
+            attributes: Default::default(),
+            certificate_request: None,
+            attestation: None,
+            consent: None,
+        };
         let body = json(&request);
         let enrolled: EnrolResponse = self.call(Method::POST, "/device/v1/clients", token, body).await?;
         Ok(bearer(&enrolled.secret))

@@ -92,6 +92,20 @@ pub const LOSS_MAX: f64 = 1e12;
 /// Longest detail of a failure report in bytes. The SDK truncates longer ones.
 pub const DETAIL_BYTES_MAX: usize = 1024;
 
+/// The consent with which a client takes part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Consent {
+    /// The text that was agreed to, such as its version: 1 to 128 bytes.
+    pub text: String,
+    /// When, in milliseconds since 1970, by the device's clock.
+    #[serde(alias = "givenAtMs")]
+    pub given_at_ms: i64,
+}
+
+/// Longest name of a text of consent in bytes.
+pub const CONSENT_BYTES_MAX: usize = 128;
+
 /// Enrolment of a device or silo as a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -107,6 +121,9 @@ pub struct EnrolRequest {
     /// What the platform says about the device, for the operator's attestation webhook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attestation: Option<Attestation>,
+    /// The consent with which the client takes part, for the operator's records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consent: Option<Consent>,
 }
 
 /// Response to an enrolment.

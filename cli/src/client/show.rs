@@ -1,6 +1,7 @@
 //! `tributary client show`: one client, and what became of its latest assignments.
 
 use serde_json::json;
+use tributary_protocol::device::Consent;
 use tributary_protocol::id::ClientId;
 use tributary_protocol::operator::{Client, PageQuery};
 
@@ -51,6 +52,7 @@ fn pairs(client: &Client, now_ms: i64) -> Vec<(&'static str, String)> {
         ("population", client.population.to_string()),
         ("standing", standing),
         ("sdk", sdk(client)),
+        ("consent", client.consent.as_ref().map_or("(none told)".to_owned(), consent)),
         ("attributes", attributes(&client.attributes)),
         ("examples", client.examples.to_string()),
         ("reported", client.reported.to_string()),
@@ -60,6 +62,10 @@ fn pairs(client: &Client, now_ms: i64) -> Vec<(&'static str, String)> {
         ("certificate", certificate(client.certificate_until_ms, now_ms)),
         ("seen", relative(client.last_seen_at_ms, now_ms)),
     ]
+}
+
+fn consent(Consent { text, given_at_ms }: &Consent) -> String {
+    format!("{text}, given {}", timestamp(*given_at_ms))
 }
 
 fn certificate(until_ms: Option<i64>, now_ms: i64) -> String {

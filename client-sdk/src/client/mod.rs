@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use futures_util::future::select;
 use futures_util::lock::Mutex;
-use tributary_protocol::device::{Attributes, AttributesError, OpenJob};
+use tributary_protocol::device::{Attributes, AttributesError, Consent, OpenJob};
 use tributary_protocol::id::{ClientId, IdError, PinnedSecret, SecretKind};
 
 use crate::attest::Attest;
@@ -74,6 +74,7 @@ pub struct Builder {
     allows_plaintext: bool,
     keys: Option<Arc<dyn KeyStore>>,
     attester: Option<Arc<dyn Attest>>,
+    consent: Option<Consent>,
     transport: Option<Arc<dyn Transport>>,
     clock: Option<Arc<dyn Clock>>,
     listener: Listener,
@@ -174,6 +175,13 @@ impl Builder {
         Self { attester: Some(Arc::new(attester)), ..self }
     }
 
+    /// Tells the consent with which the client takes part, at its enrolment: the name of the text, such as its version,
+    /// and when it was given, in milliseconds since 1970. Operators see it with the client.
+    #[must_use]
+    pub fn consent(self, text: impl Into<String>, given_at_ms: i64) -> Self {
+        Self { consent: Some(Consent { text: text.into(), given_at_ms }), ..self }
+    }
+
     /// Allows `http://` to other machines: everyone on the way can read models and updates, and copy the client's
     /// secret. On the loopback address it is always allowed, and to other machines it never is with a token that names
     /// a CA.
@@ -250,6 +258,7 @@ impl Builder {
                 server,
                 enrolment: enrolment.secret().clone(),
                 attributes,
+                consent: self.consent,
                 sdk,
                 clock,
             },
@@ -274,6 +283,7 @@ impl From<Settings> for Builder {
         if let Some(rows) = settings.describe_floor {
             builder = builder.describe_floor(rows);
         }
+        builder.consent = settings.consent;
         builder.floor = settings.privacy_floor;
         builder.peers = PeerCertificates { cas: settings.peers_ca, certificate: settings.peers_certificate };
         #[cfg(feature = "native")]
@@ -307,6 +317,7 @@ impl Client {
             allows_plaintext: false,
             keys: None,
             attester: None,
+            consent: None,
             transport: None,
             clock: None,
             listener: Listener::default(),

@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use tributary_protocol::device::Consent;
 
 use crate::floor::PrivacyFloor;
 
@@ -22,6 +23,9 @@ pub struct Settings {
     /// Describes the device, as [`Builder::attribute`](super::Builder::attribute).
     #[serde(default)]
     pub attributes: BTreeMap<String, String>,
+    /// The consent with which the client takes part, as [`Builder::consent`](super::Builder::consent).
+    #[serde(default)]
+    pub consent: Option<Consent>,
     /// The kind of this client, as [`Builder::sdk`](super::Builder::sdk).
     #[serde(default)]
     pub sdk: Option<String>,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::lock::Mutex;
 use tributary_protocol::credential::{CertificateRequest, Renewal};
-use tributary_protocol::device::{Attributes, EnrolRequest};
+use tributary_protocol::device::{Attributes, Consent, EnrolRequest};
 use tributary_protocol::id::{Name, Secret};
 
 use crate::attest::Attest;
@@ -35,6 +35,7 @@ pub(crate) struct Context {
     pub(crate) server: String,
     pub(crate) enrolment: Secret,
     pub(crate) attributes: Attributes,
+    pub(crate) consent: Option<Consent>,
     /// Kind of the SDK.
     pub(crate) sdk: Name,
     pub(crate) wait_ms: u32,
@@ -109,7 +110,12 @@ impl Context {
             None => None,
         };
         let certificate_request = if has_key { Some(certificate_request(self.keys.as_ref())?) } else { None };
-        let request = EnrolRequest { attributes: self.attributes.clone(), certificate_request, attestation };
+        let request = EnrolRequest {
+            attributes: self.attributes.clone(),
+            certificate_request,
+            attestation,
+            consent: self.consent.clone(),
+        };
         let enrolled = self.coordinator.enrol(&self.enrolment, &request).await?;
         let issued = enrolled.certificate.map(|issued| (issued.certificate, issued.authority));
         let (certificate, authority) = issued.unzip();

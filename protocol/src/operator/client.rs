@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::Attributes;
+use crate::device::{Attributes, Consent};
 use crate::id::{ClientId, Name};
 use crate::state::Standing;
 
@@ -54,6 +54,9 @@ pub struct Client {
     /// Why it is quarantined or revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standing_reason: Option<String>,
+    /// The consent that it told at its enrolment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consent: Option<Consent>,
     /// End of the newest certificate that it was given; none if it was given none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_until_ms: Option<i64>,

@@ -2,7 +2,7 @@
 
 use tributary_engine::round::LastReport;
 use tributary_protocol::abilities::Abilities;
-use tributary_protocol::device::Attributes;
+use tributary_protocol::device::{Attributes, Consent};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, JobId, Name, TokenId};
 use tributary_protocol::operator::{Client, ClientOrder, Order};
@@ -66,6 +66,7 @@ struct ClientWithCounts {
     #[sqlx(flatten)]
     client: ClientRow,
     standing_reason: Option<String>,
+    consent: Option<Text<Json<Consent>>>,
     certificate_until_ms: Option<i64>,
     #[sqlx(try_from = "i64")]
     reported: u64,
@@ -132,7 +133,7 @@ macro_rules! counts {
 /// Clients `c` with their counts `s`; a client without assignments has none.
 macro_rules! columns_with_counts {
     () => {
-        "c.id, c.population, c.number, c.attributes, c.granted, c.standing, c.standing_reason, c.certificate_until_ms, c.sdk, \
+        "c.id, c.population, c.number, c.attributes, c.granted, c.standing, c.standing_reason, c.consent, c.certificate_until_ms, c.sdk, \
          c.sdk_version, c.abilities, c.examples, \
          c.created_at_ms, \
          c.last_seen_at_ms, \
@@ -190,10 +191,11 @@ impl Tx {
         client: &ClientRow,
         token: TokenId,
         secret: &Sha256Hash,
+        consent: Option<&Consent>,
     ) -> Result<(), DbError> {
         let sql = "insert into clients (id, population, number, token, secret_sha256, attributes, granted, \
-                   examples, created_at_ms, last_seen_at_ms, secret_at_ms) \
-                   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $9)";
+                   examples, created_at_ms, last_seen_at_ms, secret_at_ms, consent) \
+                   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $9, $11)";
         execute!(
             self,
             sql,
@@ -206,7 +208,8 @@ impl Tx {
             Json::text(&client.granted.0)?,
             stored(client.examples),
             client.created_at_ms,
-            client.last_seen_at_ms
+            client.last_seen_at_ms,
+            consent.map(Json::text).transpose()?
         );
         Ok(())
     }
@@ -397,6 +400,7 @@ impl TryFrom<ClientWithCounts> for Client {
             granted: client.granted.0,
             standing: client.standing,
             standing_reason: row.standing_reason,
+            consent: row.consent.map(|Text(Json(consent))| consent),
             certificate_until_ms: row.certificate_until_ms,
             sdk: client.sdk.map(|Text(sdk)| sdk),
             examples: client.examples,

@@ -1,6 +1,6 @@
 //! What clients authenticate with: secrets, keys, and the CAs of populations.
 
-use tributary_protocol::device::Attributes;
+use tributary_protocol::device::{Attributes, Consent};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, Name, TokenId};
 use tributary_protocol::state::Standing;
@@ -52,6 +52,8 @@ pub struct ReEnrolment<'a> {
     pub attributes: &'a Attributes,
     /// Those that its token grants.
     pub granted: &'a Attributes,
+    /// None: the one of before stays.
+    pub consent: Option<&'a Consent>,
     pub now_ms: i64,
 }
 
@@ -123,11 +125,13 @@ impl Tx {
     pub async fn enrol_again(&mut self, again: ReEnrolment<'_>) -> Result<bool, DbError> {
         self.changes(again.client, || ClientChange::Identity);
         let sql = "update clients set token = $2, secret_sha256 = $3, next_secret_sha256 = null, secret_at_ms = $4, \
-                   attributes = $5, granted = $6, last_seen_at_ms = $4 where id = $1 and standing <> 'revoked'";
-        let ReEnrolment { client, token, secret, attributes, granted, now_ms } = again;
+                   attributes = $5, granted = $6, consent = coalesce($7, consent), last_seen_at_ms = $4 \
+                   where id = $1 and standing <> 'revoked'";
+        let ReEnrolment { client, token, secret, attributes, granted, consent, now_ms } = again;
         let (attributes, granted) = (Json::text(attributes)?, Json::text(granted)?);
-        let changed =
-            execute!(self, sql, client.to_string(), token.to_string(), secret.to_string(), now_ms, attributes, granted);
+        let consent = consent.map(Json::text).transpose()?;
+        let (client, token, secret) = (client.to_string(), token.to_string(), secret.to_string());
+        let changed = execute!(self, sql, client, token, secret, now_ms, attributes, granted, consent);
         Ok(changed == 1)
     }
 

@@ -2,7 +2,7 @@
 
 use tributary_protocol::abilities::Abilities;
 use tributary_protocol::credential::{DeviceName, IssuedCertificate};
-use tributary_protocol::device::Attributes;
+use tributary_protocol::device::{Attributes, Consent};
 use tributary_protocol::id::{ClientId, Name, Secret, SecretKind, TokenId};
 use tributary_protocol::operator::Token;
 use tributary_protocol::state::{AuditAction, Standing};
@@ -22,6 +22,7 @@ pub(crate) struct Applicant<'a> {
     pub(crate) token: TokenId,
     /// As the device declares them.
     pub(crate) attributes: Attributes,
+    pub(crate) consent: Option<Consent>,
     /// What it presented in the handshake.
     pub(crate) peer: Option<&'a PeerCertificate>,
     /// The key that it requests a certificate for.
@@ -140,6 +141,7 @@ async fn readmit(
         secret: stored_hash(secret),
         attributes: &applicant.attributes.with_granted(&token.attributes),
         granted: &token.attributes,
+        consent: applicant.consent.as_ref(),
         now_ms,
     };
     if tx.enrol_again(again).await? { Ok(client) } else { Err(EnrolError::Revoked) }
@@ -152,7 +154,7 @@ async fn admit(
     token: &Token,
     (secret, now_ms): (&Secret, i64),
 ) -> Result<(ClientId, u64), EnrolError> {
-    let Applicant { population, attributes, key, .. } = applicant;
+    let Applicant { population, attributes, key, consent, .. } = applicant;
     if let Some(key) = key {
         match tx.barred_client(population, &key.fingerprint).await? {
             None => {}
@@ -174,6 +176,6 @@ async fn admit(
         created_at_ms: now_ms,
         last_seen_at_ms: now_ms,
     };
-    tx.insert_client(&client, token.id, &stored_hash(secret)).await?;
+    tx.insert_client(&client, token.id, &stored_hash(secret), consent.as_ref()).await?;
     Ok((client.id, client.number))
 }

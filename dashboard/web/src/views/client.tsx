@@ -175,6 +175,11 @@ function Head({ client, changed }: { client: Client; changed: () => void }) {
         <p class="quiet">
           <code>{client.id}</code>
           {client.sdk !== undefined && <>, {client.sdk} SDK</>}
+          {client.consent && (
+            <>
+              , consent {client.consent.text} <When at={client.consent.given_at_ms} />
+            </>
+          )}
         </p>
         <Attributes value={client.attributes} granted={client.granted} />
         {client.standing !== undefined && client.standing !== "active" && (

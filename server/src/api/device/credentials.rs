@@ -12,7 +12,7 @@ use tributary_protocol::id::{ClientId, Name, SecretKind};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::text;
 
-use super::texts::require_text;
+use super::texts::{require_named, require_text};
 use crate::api::auth::{Device, Enroller};
 use crate::api::extract::Json;
 use crate::api::problem::{Answer, ApiError};
@@ -35,6 +35,7 @@ pub(super) async fn enrol(
     Json(request): Json<EnrolRequest>,
 ) -> Answer<Json<EnrolResponse>> {
     require_text(&request.attributes)?;
+    require_named(request.consent.as_ref())?;
     let auth = app.devices.client_auth;
     let key = request.certificate_request.as_deref().map(CertifiedKey::requested).transpose()?;
     if auth == ClientAuth::Certificate && key.is_none() {
@@ -46,6 +47,7 @@ pub(super) async fn enrol(
         population: &enroller.population,
         token: enroller.token,
         attributes: request.attributes,
+        consent: request.consent,
         peer: peer.as_ref().map(|Extension(peer)| peer),
         key: key.as_ref(),
     };

@@ -176,3 +176,22 @@ async fn an_app_that_leaves_without_a_network_is_believed_when_it_is_back() {
     drop(client);
     assert_eq!(FileStore::new(folder.path()).names().unwrap(), Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn the_consent_of_a_client_is_shown_and_goes_with_it() {
+    let world = World::start().await;
+    let folder = TempDir::new().unwrap();
+    let builder = tributary_client::Client::builder(world.server(), world.enrolment.clone()).state_dir(folder.path());
+    let client = builder.http_client(world.http.clone()).consent("study-7-v3", 1_798_761_600_000).build().unwrap();
+    let id = within_reason(client.enrol()).await.unwrap();
+    let shown: Client = world.look(&format!("/clients/{id}")).await.ok();
+    let consent = shown.consent.unwrap();
+    assert_eq!((consent.text.as_str(), consent.given_at_ms), ("study-7-v3", 1_798_761_600_000));
+    for text in ["", "a\u{0}b", &"x".repeat(129)] {
+        let request = world.request(Method::POST, "/device/v1/clients").bearer_auth(&world.enrolment);
+        let refused = Answer::to(request.json(&json!({ "consent": { "text": text, "given_at_ms": 1 } }))).await;
+        assert!(refused.refused(ProblemType::Malformed).detail.contains("consent"), "{text:?}");
+    }
+    assert!(within_reason(client.leave()).await.unwrap());
+    assert!(!has(&rows(&world).await, "study-7-v3"));
+}
