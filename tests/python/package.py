@@ -194,14 +194,20 @@ def main():
     }
     report_errors = "text" if kind == "raises_text" else "type"
     attributes = {"kind": kind}
-    client = tributary.Client(server, token, state_dir=directory, attributes=attributes, report_errors=report_errors)
+    # Nobody draws a trainer that cannot follow the plan: it need not wait for that.
+    wait_s = 0.0 if kind == "plain" else 30.0
+    client = tributary.Client(
+        server, token, state_dir=directory, attributes=attributes, report_errors=report_errors, wait_s=wait_s
+    )
     trainer, host = trainers[kind](inputs, labels), Away() if kind == "away" else None
     if looks:
         trainer = host = PickedUp(trainer, int(looks[0]))
     try:
         outcome = client.run_once(trainer, host)
         looked = {"looks": host.looks} if looks else {}
-        print(json.dumps({"kind": outcome.kind, "round": outcome.round, "client": client.enrol(), **looked}))
+        waited = {"waits_for": outcome.waits_for} if outcome.waits_for else {}
+        told = {"kind": outcome.kind, "round": outcome.round, "client": client.enrol(), **looked, **waited}
+        print(json.dumps(told))
     except (OSError, tributary.DoesNotFit) as error:
         print(json.dumps({"kind": "raised", "text": str(error), "client": client.enrol()}))
 

@@ -2,6 +2,9 @@
 
 use std::fmt::Debug;
 
+/// The entry of the client's store in which the device's key is kept, where the app keeps none: PKCS #8 in DER.
+pub(crate) const KEY: &str = "device.key";
+
 /// Holds the device's key pair: ECDSA on the curve P-256, which secure hardware offers.
 ///
 /// The private key never leaves the store: the SDK asks for signatures. An app implements this over the Secure Enclave

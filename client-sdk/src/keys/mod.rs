@@ -20,10 +20,8 @@ mod stored;
 #[cfg(not(feature = "native"))]
 pub(crate) use absent::NoKey;
 pub use certificate::ClientCertificate;
+pub(crate) use contract::KEY;
 pub use contract::{KeyError, KeyStore};
 pub use request::certificate_request;
 #[cfg(feature = "native")]
 pub use stored::StoredKey;
-
-/// The entry of the store in which the device's key is kept: PKCS #8 in DER.
-pub(crate) const KEY: &str = "device.key";

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
 
-use super::KEY;
-use super::contract::{KeyError, KeyStore};
+use super::contract::{KEY, KeyError, KeyStore};
 use crate::locked::Locked;
 use crate::store::{Durability, Store};
 

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tributary_protocol::body::shrink;
 use tributary_protocol::device::Assignment;
-use tributary_protocol::operator::{AuditEntry, Page};
+use tributary_protocol::operator::{AuditEntry, Client, Page};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, AuditAction, Phase};
 
@@ -127,11 +127,20 @@ async fn play(codec: &str, rows: Vec<Row>) {
             Audited => {
                 assert_ne!(named_in_round.state, AssignmentState::Reported, "{what}");
                 let kind = refused.uri().rsplit(':').next().unwrap();
-                assert!(is_audited(&world, &offender.id.to_string(), kind).await, "{what}: {kind} is not audited");
+                assert!(
+                    is_audited(&world, &actor(&world, &offender).await, kind).await,
+                    "{what}: {kind} is not audited"
+                );
             }
         }
     }
     world.check_books(job.head.id).await;
+}
+
+/// A device as the log names it.
+async fn actor(world: &World, device: &Device) -> String {
+    let client: Client = world.look(&format!("/clients/{}", device.id)).await.ok();
+    format!("client {}", client.number)
 }
 
 /// Whether the log names the caller with this refusal. Entries are written after the answer.
@@ -411,7 +420,7 @@ async fn a_client_of_another_population_reaches_neither_the_round_nor_its_model(
     let body = delta_file(&work, &STEP);
     stranger.put_update(work.id, &figures(10), body).await.refused(ProblemType::Forbidden);
     stranger.status(work.id).await.refused(ProblemType::Forbidden);
-    assert!(is_audited(&world, &stranger.id.to_string(), "forbidden").await);
+    assert!(is_audited(&world, &actor(&world, &stranger).await, "forbidden").await);
     honest.contribute(&work, &STEP, 10).await;
     world.drive().await;
     assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Committed);
