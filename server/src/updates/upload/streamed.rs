@@ -130,6 +130,7 @@ impl Upload {
             return self.keep_masked(target, group, &mut staged, sha256, whole).await;
         }
         if let Err(reason) = self.check_sum(target, measured.sum) {
+            incoming.take_out().await;
             return self.reject(target, reason, whole).await;
         }
         let report = self.report(measured, sha256, whole, &target.spec);
