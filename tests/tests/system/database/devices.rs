@@ -63,6 +63,7 @@ pub(super) async fn a_client_that_enrols_again_keeps_its_id_unless_it_is_revoked
         secret: secret(53),
         attributes: &attributes,
         granted: &attributes,
+        consent: None,
         now_ms: 99,
     };
     assert!(tx.enrol_again(again).await.unwrap());

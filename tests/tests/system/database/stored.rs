@@ -105,7 +105,7 @@ pub(super) async fn store_client(tx: &mut Tx, number: u8, population: &str, by: 
         created_at_ms: 20,
         last_seen_at_ms: 20,
     };
-    tx.insert_client(&client, by.id, &secret(number)).await.unwrap();
+    tx.insert_client(&client, by.id, &secret(number), None).await.unwrap();
 }
 
 /// A population `people` with clients 1, 2, 3 and a running job 1.
