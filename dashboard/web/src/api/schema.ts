@@ -645,6 +645,8 @@ export interface Client {
   bytes_up?: number;
   /** End of the newest certificate that it was given; none if it was given none. */
   certificate_until_ms?: number;
+  /** The consent that it told at its enrolment. */
+  consent?: Consent;
   /** Time of enrolment. */
   created_at_ms: number;
   /** Number of training examples, as of the last check-in. */
@@ -829,6 +831,14 @@ export interface CompanionFile {
   bytes: number;
   /** SHA-256 of the file. */
   sha256: Sha256Hash;
+}
+
+/** The consent with which a client takes part. */
+export interface Consent {
+  /** When, in milliseconds since 1970, by the device's clock. */
+  given_at_ms: number;
+  /** The text that was agreed to, such as its version: 1 to 128 bytes. */
+  text: string;
 }
 
 /** The control vector that a client of SCAFFOLD keeps after a round. */
@@ -1134,6 +1144,8 @@ export interface EnrolRequest {
    * clients are identified by certificates alone.
    */
   certificate_request?: string;
+  /** The consent with which the client takes part, for the operator's records. */
+  consent?: Consent;
 }
 
 /** Response to an enrolment. */
