@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::json;
-use tributary_client::{Builder, ClientError, Settings};
+use tributary_client::{Builder, ClientError, FileStore, Settings, Store};
 use tributary_protocol::id::ClientId;
 
 use crate::api::Api;
@@ -18,6 +18,10 @@ pub(super) async fn leave(state_dir: &Path, global: &GlobalArgs, output: &Output
     let (token, trust) = enrolling(global.token.as_ref(), global.ca.as_deref())?;
     let server = global.server.clone().unwrap_or_default();
     server.warn_if_exposed(output);
+    let names = FileStore::new(state_dir).names().map_err(ClientError::from)?;
+    if names.is_empty() {
+        return Err(CliError::BadSetting(format!("there is no client in {}", state_dir.display())));
+    }
     let mut settings = Settings::new(server.url().as_str(), token.expose().as_str());
     settings.state_dir = Some(state_dir.to_owned());
     settings.allow_plaintext = true;
