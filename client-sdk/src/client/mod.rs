@@ -348,7 +348,7 @@ impl Client {
         match self.context.tell_left().await {
             Ok(()) => Ok(true),
             Err(error) if error.is_temporary() => {
-                tracing::info!(%error, "the coordinator is told later that the client has left");
+                tracing::info!(%error, "the client has left, which the coordinator does not know yet");
                 Ok(false)
             }
             Err(error) => Err(error),

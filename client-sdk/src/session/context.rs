@@ -92,7 +92,7 @@ impl Context {
         let left = self.presented(left)?;
         match self.coordinator.leave(&left.secret).await {
             // It knows no such client, or will never answer another way.
-            Err(error) if error.is_final() => tracing::info!(%error, "a client that has left is told no more"),
+            Err(error) if error.is_final() => tracing::info!(%error, "the coordinator will not delete the client"),
             told => told?,
         }
         self.is_presented.store(false, Ordering::Relaxed);

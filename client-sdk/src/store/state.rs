@@ -136,7 +136,7 @@ impl State {
     /// Removes all entries of a client that leaves, but for what the coordinator must be told with: who the client was,
     /// and its key.
     pub(crate) fn leave(&self) -> Result<(), StoreError> {
-        // First: whatever ends the process, the coordinator is told.
+        // Before anything is removed: a process that is killed here must still tell the coordinator.
         if let Some(identity) = self.store.get(IDENTITY)? {
             self.store.put(LEFT, &identity, Durability::Power)?;
         }

@@ -1,7 +1,7 @@
 //! The end of what is stored of a client, because it has left or because an operator has it deleted.
 //!
-//! Sums keep what it contributed: nobody can take an update out of a model. A round that is open goes on with its
-//! update, or without its work, under the name of nobody. The audit log keeps that somebody was deleted.
+//! Sums keep what it contributed: nobody can take an update out of a model. An open round keeps its accepted update,
+//! which then belongs to a client without attributes. The audit log keeps the number of the deleted client.
 
 use tributary_protocol::id::{ClientId, JobId, SecretKind};
 use tributary_protocol::state::AssignmentState;

@@ -42,13 +42,13 @@ pub(super) async fn open(State(app): State<Arc<App>>, enroller: Enroller) -> Ans
 async fn of_the_parent(app: &App, upstream: &dyn Upstream, played: &[OpenJob]) -> Vec<OpenJob> {
     let told = tokio::select! {
         told = upstream.jobs() => told,
-        () = app.clock.sleep_until(app.clock.now_ms() + PARENT_MS) => Err(UpstreamError("in time".into())),
+        () = app.clock.sleep_until(app.clock.now_ms() + PARENT_MS) => Err(UpstreamError("it took too long".into())),
     };
     let is_new = |job: &OpenJob| played.iter().all(|known| known.name != job.name);
     match told {
         Ok(jobs) => jobs.into_iter().filter(is_new).collect(),
         Err(error) => {
-            tracing::debug!(%error, "the jobs that the relay plays are told alone");
+            tracing::debug!(%error, "the list lacks the jobs of the parent");
             Vec::new()
         }
     }
