@@ -221,6 +221,58 @@ create table model_files (
     primary key (job, version, form)
 );
 
+-- Models that the apps of a population predict with. Their files are bodies of their own, so they outlast the jobs.
+create table releases (
+    id text primary key,
+    population text not null references populations (name),
+    -- The name that apps ask for, and the place in it: 1, 2, ..
+    channel text not null,
+    number bigint not null,
+    -- The version, and the name of its job when the release was made; the job may be gone.
+    job text not null,
+    job_name text not null,
+    version bigint not null,
+    -- JSON: what the model is, and how it is used.
+    card text not null,
+    state text not null check (state in ('held', 'out', 'withdrawn', 'refused')),
+    -- Millionths of the clients, and a JSON object of the attributes that they must have.
+    share bigint not null,
+    attributes text not null default '{}',
+    -- What an evaluation must show, the job that evaluates, and what it came to.
+    gate text,
+    gate_job text,
+    verdict text,
+    -- Of the model's file, whose body is `release/<id>`.
+    sha256 text not null,
+    bytes bigint not null,
+    -- Of the differences from another release, whose body is `difference/<id>`: its number and the hash of its file;
+    -- null where there are none.
+    base bigint,
+    base_sha256 text,
+    difference_sha256 text,
+    difference_bytes bigint,
+    difference_packed boolean,
+    created_at_ms bigint not null,
+    changed_at_ms bigint not null,
+    -- When its files were deleted; the row stays.
+    deleted_at_ms bigint,
+    unique (population, channel, number)
+);
+
+-- The end of a job looks for the release that it evaluates.
+create index releases_gate on releases (gate_job) where gate_job is not null;
+
+-- The release of each channel that a client says it has.
+create table client_releases (
+    client text not null references clients (id) on delete cascade,
+    channel text not null,
+    release text not null references releases (id),
+    since_ms bigint not null,
+    primary key (client, channel)
+);
+
+create index client_releases_by_release on client_releases (release);
+
 -- What the coordinator evaluates a job's models on.
 create table test_sets (
     job text primary key references jobs (id) on delete cascade,

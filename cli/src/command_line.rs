@@ -19,6 +19,7 @@ use crate::options::GlobalArgs;
 use crate::population::PopulationCommand;
 use crate::predict::PredictArgs;
 use crate::profile::LoginArgs;
+use crate::release::ReleaseArgs;
 use crate::round::RoundCommand;
 use crate::schedule::ScheduleCommand;
 use crate::token::TokenCommand;
@@ -56,6 +57,8 @@ pub(crate) enum Command {
     /// Asks the clients' tables: counts, histograms, means, quantiles, frequent words.
     #[command(subcommand)]
     Analysis(AnalysisCommand),
+    /// Releases a model version to the apps of a population, widens or withdraws a release, and lists releases.
+    Release(Box<ReleaseArgs>),
     /// Shows the rounds of a job.
     #[command(subcommand)]
     Round(RoundCommand),
@@ -142,6 +145,15 @@ mod tests {
         let both = parse("tributary token create --operator admin --uses 3").expect_err("both kinds");
         assert_eq!(both.kind(), ErrorKind::ArgumentConflict);
         assert_eq!(both.exit_code(), 2);
+    }
+
+    #[test]
+    fn a_release_is_a_version_of_a_job_or_one_of_its_commands() {
+        assert!(parse("tributary release digits 12 --channel beta --share 5%").is_ok());
+        assert!(parse("tributary release back --population demo").is_ok());
+        assert!(parse("tributary release list --population demo").is_ok());
+        assert!(parse("tributary release digits").is_err() && parse("tributary release").is_err());
+        assert!(parse("tributary release digits 12 --share 0%").is_err());
     }
 
     #[test]

@@ -51,6 +51,7 @@ mod profile;
 pub mod random;
 #[cfg(feature = "coordinator")]
 pub mod relay;
+mod release;
 mod round;
 mod schedule;
 #[cfg(feature = "coordinator")]
@@ -127,6 +128,9 @@ async fn run(CommandLine { global, command }: CommandLine, output: Output) -> Re
             analysis::run(command, &profile::resolved(&global)?.operator_api(&output)?, &output).await
         }
         Command::Audit(command) => audit::run(command, &profile::resolved(&global)?, &output).await,
+        Command::Release(args) => {
+            release::run(*args, &profile::resolved(&global)?.operator_api(&output)?, &output).await
+        }
         Command::Population(command) => {
             population::run(command, &profile::resolved(&global)?.operator_api(&output)?, &output).await
         }

@@ -171,7 +171,7 @@ fn wanted(args: CreateArgs) -> Result<CreateToken, CliError> {
 }
 
 /// Parses `NAME=VALUE`.
-fn pair(text: &str) -> Result<(String, String), String> {
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("an attribute is NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }

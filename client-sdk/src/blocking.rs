@@ -3,6 +3,7 @@
 
 use std::process;
 use std::sync::{Mutex, TryLockError};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tributary_protocol::device::{DeviceState, OpenJob};
@@ -15,6 +16,7 @@ use crate::host::Host;
 use crate::outcome::Outcome;
 #[cfg(feature = "layers")]
 use crate::predict::UsableModel;
+use crate::releases::{Freshness, ReleasedModel};
 use crate::session::interrupted;
 use crate::trainer::Trainer;
 
@@ -133,6 +135,27 @@ impl BlockingClient {
     #[cfg(feature = "layers")]
     pub fn model(&self, job: &str) -> Result<Option<UsableModel>, ClientError> {
         self.whole(async |client| client.model(job))
+    }
+
+    /// The model that was released on a channel, as [`Client::released`].
+    ///
+    /// # Errors
+    /// [`ClientError`] if the store fails, or if nothing is here and the coordinator does not answer.
+    pub fn released(
+        &self,
+        channel: &str,
+        freshness: Freshness,
+        host: &dyn Host,
+    ) -> Result<Option<ReleasedModel>, ClientError> {
+        self.whole(async |client| client.released(channel, freshness, host).await)
+    }
+
+    /// Gets the newest releases, as [`Client::update_releases`].
+    ///
+    /// # Errors
+    /// [`ClientError`] if the store fails or the coordinator does not answer.
+    pub fn update_releases(&self, host: &dyn Host) -> Result<Duration, ClientError> {
+        self.whole(async |client| client.update_releases(host).await)
     }
 
     fn whole<T>(&self, work: impl AsyncFnOnce(&Client) -> Result<T, ClientError>) -> Result<T, ClientError> {

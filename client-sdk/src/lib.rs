@@ -92,6 +92,7 @@ mod platform;
 pub mod predict;
 pub mod progress;
 pub mod relay;
+pub mod releases;
 pub mod secure;
 mod session;
 pub mod store;
@@ -124,6 +125,7 @@ pub use outcome::Outcome;
 pub use pausing::PausingTrainer;
 pub use progress::Progress;
 pub use relay::{NextOrder, Uplink};
+pub use releases::{Freshness, ReleasedModel};
 #[cfg(feature = "native")]
 pub use store::FileStore;
 pub use store::{MemoryStore, Store};

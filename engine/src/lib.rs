@@ -7,6 +7,7 @@
 //! | [`aggregate`] | the exact sum of a round's updates, the aggregation rules, update statistics |
 //! | [`analysis`] | what the answers of an analysis say, with the intervals of their noise |
 //! | [`inputs`] | the means and deviations that follow from the sums of all tables |
+//! | [`release`] | which clients a released model is meant for, and whether an evaluation lets it out |
 //! | [`story`] | explanations of rounds, sessions and curves for people; no rule reads them |
 //!
 //! The crate performs no I/O: its dependencies include neither a database, nor HTTP, nor tokio. The current time and
@@ -17,5 +18,6 @@ pub mod analysis;
 pub mod inputs;
 pub mod job;
 pub mod privacy;
+pub mod release;
 pub mod round;
 pub mod story;

@@ -11,6 +11,9 @@
 //! | `GET /device/v1/jobs/{job}/models/{version}?form=..` | [`crate::download::FormQuery`] | a safetensors file |
 //! | `GET /device/v1/jobs/{job}/models/{version}/delta` | | the model delta from the version before |
 //! | `GET /device/v1/jobs/{job}/models/{version}/control` | | SCAFFOLD's control variate of that version |
+//! | `GET /device/v1/release?channel=..` | [`ReleaseQuery`](crate::release::ReleaseQuery) | [`ChannelAnswer`], or 304 |
+//! | `GET /device/v1/releases/{id}/model` | | a safetensors file |
+//! | `GET /device/v1/releases/{id}/difference` | | the 8-bit differences from the release before |
 //! | `GET /device/v1/assignments/{id}` | | [`AssignmentStatus`], or 410 |
 //! | `PUT /device/v1/assignments/{id}/update?..` | [`UpdateQuery`] and a safetensors file | [`ReportAccepted`] |
 //! | `HEAD /device/v1/assignments/{id}/update` | | `Upload-Offset`, `Upload-Complete` |
@@ -53,6 +56,8 @@
 //! this update, and the newest wins); `digest-mismatch` (422, all bytes were dropped, so the client sends the whole
 //! body).
 
+use std::collections::BTreeMap;
+
 use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::de::{Deserializer, IntoDeserializer};
 use serde::{Deserialize, Serialize};
@@ -69,6 +74,7 @@ use crate::inputs::Inputs;
 use crate::job_model::JobModel;
 use crate::plan::{Cadence, Loss, Masking, Training};
 use crate::relay::{RelayOffer, RelayTerms};
+use crate::release::ChannelAnswer;
 use crate::scalars::Scalars;
 use crate::seed::Seed;
 use crate::state::{FailureReason, Task};
@@ -79,6 +85,8 @@ pub const RELEASE: &str = "tributary-release";
 /// Header of every answer: the versions of the device API that the coordinator serves, such as `1` for `/device/v1`. A
 /// coordinator that serves several separates them by commas.
 pub const PROTOCOL: &str = "tributary-protocol";
+/// Header of an answer about a channel: when to ask again, in milliseconds.
+pub const ASK_AFTER: &str = "tributary-ask-after-ms";
 /// Header: number of bytes of an upload that the coordinator has, or the offset at which a body continues it.
 pub const UPLOAD_OFFSET: &str = "upload-offset";
 /// Header: whether this body completes the upload, `?1` or `?0`.
@@ -210,6 +218,11 @@ pub struct CheckInRequest {
     /// jobs whose groups sign.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub signs: bool,
+    /// The channels whose releases the app follows, at most 8, each with the SHA-256 of the model's file that the
+    /// client has of it. A newer release comes with the answer.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = std::collections::BTreeMap<String, Option<String>>))]
+    pub channels: BTreeMap<Name, Option<Sha256Hash>>,
     /// What a relay offers. It is refused (`forbidden`) from a client whose token grants no `relay`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<RelayOffer>,
@@ -278,6 +291,9 @@ pub struct CheckInReply {
     /// Credentials to replace now: a certificate of which two thirds of the time are over, a secret of 30 days.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub renew: Vec<Renewal>,
+    /// The channels that have another release for the client than the one that it has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub channels: Vec<ChannelAnswer>,
 }
 
 /// What a client without work waits for.
@@ -543,7 +559,8 @@ mod tests {
     #[test]
     fn a_renewal_is_a_member_that_older_clients_ignore() {
         let response = CheckInResponse::Retry { retry_after_ms: 1500, waits_for: None };
-        let answer = CheckInReply { response, renew: vec![Renewal::Certificate, Renewal::Secret] };
+        let renew = vec![Renewal::Certificate, Renewal::Secret];
+        let answer = CheckInReply { response, renew, channels: Vec::new() };
         let json = serde_json::to_string(&answer).unwrap();
         assert_eq!(json, r#"{"answer":"retry","retry_after_ms":1500,"renew":["certificate","secret"]}"#);
         assert_eq!(serde_json::from_str::<CheckInReply>(&json).unwrap(), answer);

@@ -100,6 +100,10 @@ random_id!(
     GroupId, "group"
 );
 random_id!(
+    /// Id of a release of a model to the apps of a population. Text: `release_` and 32 hexadecimal digits.
+    ReleaseId, "release"
+);
+random_id!(
     /// Id of an operator token or enrolment token; it is not a credential. Text: `token_` and 32 hexadecimal digits.
     TokenId, "token"
 );

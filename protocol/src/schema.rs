@@ -10,7 +10,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::device::{ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, Attributes};
 use crate::hash::Sha256Hash;
-use crate::id::{AssignmentId, ClientId, GroupId, JobId, Name, PinnedSecret, Secret, TokenId};
+use crate::id::{AssignmentId, ClientId, GroupId, JobId, Name, PinnedSecret, ReleaseId, Secret, TokenId};
 use crate::inputs::Inputs;
 use crate::job_model::JobModel;
 use crate::layers::{HeightWidth, Layer, Padding};
@@ -44,6 +44,7 @@ written_as! {
     JobId: id("job", "Id of a job.");
     AssignmentId: id("assignment", "Id of an assignment: the work of one client in one round.");
     GroupId: id("group", "Id of a group, whose members' updates are summed under masks.");
+    ReleaseId: id("release", "Id of a release of a model to the apps of a population.");
     TokenId: id("token", "Id of an operator token or enrolment token; it is not a credential.");
     Name: text("^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "The name of a population, a job, a coordinator or an account.");
     PinnedSecret: text("^tributary_(operator|enrolment|client)_[0-9a-f]{64}(_ca_[0-9a-f]{64})?$", "A secret as people copy it. The bearer credential is its first part. An enrolment secret may be followed by the SHA-256 of the coordinator's private CA: clients accept only certificates of this CA.");

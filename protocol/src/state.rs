@@ -359,6 +359,20 @@ states! {
 }
 
 states! {
+    /// Where a release stands.
+    ReleaseState {
+        /// It waits for the evaluation that its gate asks for.
+        Held = "held",
+        /// Clients have it.
+        Out = "out",
+        /// An operator took it back.
+        Withdrawn = "withdrawn",
+        /// Its gate was not met.
+        Refused = "refused",
+    }
+}
+
+states! {
     /// What was done, as the audit log records it.
     AuditAction {
         /// A population was created.
@@ -407,6 +421,12 @@ states! {
         JobChange = "job.change",
         /// A job that had ended was deleted, with its rounds and versions.
         JobDelete = "job.delete",
+        /// A model version was released to the apps of a population.
+        ReleaseCreate = "release.create",
+        /// A release reaches a larger share of the clients.
+        ReleaseWiden = "release.widen",
+        /// A release was withdrawn: clients go back to the one before.
+        ReleaseWithdraw = "release.withdraw",
         /// A model version was pinned: retention keeps it.
         ModelPin = "model.pin",
         /// A model version was unpinned.

@@ -19,6 +19,7 @@ use crate::fleet::Fleet;
 use crate::guard::{Guard, Limits};
 use crate::models::Models;
 use crate::people::People;
+use crate::releases::known::Releases;
 use crate::runtime::history::History;
 use crate::runtime::kept::Kept;
 use crate::services::Services;
@@ -55,6 +56,8 @@ pub struct App {
     pub leases: Arc<Leases>,
     pub people: People,
     pub devices: Devices,
+    /// The releases that are out.
+    pub(crate) releases: Releases,
     /// The device class that each job shuts out, if any. The answer reads thousands of sessions.
     pub(crate) shut_out: Kept<JobId, Option<ShutOut>>,
     /// For each running job, the clients that cannot follow its plan. It visits every client of the population.
@@ -100,6 +103,7 @@ impl App {
             leases: Arc::new(Leases::new(lease, services.clock.now_ms())),
             people,
             devices,
+            releases: Releases::default(),
             shut_out: Kept::new(SHUT_OUT_KEPT_MS),
             unable: Kept::new(SHUT_OUT_KEPT_MS),
             ended_health: Kept::new(ENDED_HEALTH_KEPT_MS),

@@ -17,6 +17,7 @@
 //! | `lifecycle` | the only place where a phase or a state changes |
 //! | [`updates`] | the way in: from an update's first byte to its round's sum |
 //! | [`models`] | the way out: from a sum to the next version and its files |
+//! | `releases` | released models: their files, and which one a client gets |
 //! | [`evaluator`], [`central`] | evaluations on the coordinator: what computes networks, and when |
 //! | [`people`] | who signs in: passwords, attempts, refusals |
 //! | [`devices`] | how clients prove who they are: certificates, attestation |
@@ -51,6 +52,7 @@ pub mod net;
 pub mod notify;
 pub mod people;
 pub mod relay;
+mod releases;
 pub mod runtime;
 pub mod scheduled;
 pub mod services;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{
-    Act, Candidate, Clocks, Decision, Descriptions, EligibilityRules, JobFacts, JobView, Lookback, Member, OpenRound,
-    OpenWork, Source, Step, TaskPolicy, Tempo, Term, WorkEnd, admit, decide, opening, staleness,
+    Act, Candidate, Clocks, Decision, Descriptions, EligibilityRules, FixedModels, JobFacts, JobView, Lookback, Member,
+    OpenRound, OpenWork, Source, Step, TaskPolicy, Tempo, Term, WorkEnd, admit, decide, opening, staleness,
 };
 use tributary_protocol::id::ClientId;
 use tributary_protocol::model::Model;
@@ -90,6 +90,7 @@ impl Job {
                 last_ended_at_ms: None,
                 last_committed_round: None,
                 last_committed_evaluated: false,
+                fixed: FixedModels::default(),
                 accuracy: None,
                 metric: None,
                 is_spent: false,

@@ -2,6 +2,7 @@
 
 mod error;
 mod paging;
+mod releases;
 #[cfg(test)]
 mod tests;
 
@@ -38,8 +39,8 @@ pub use paging::{collect, collect_from, collect_newest, collect_sorted};
 const JSON_BYTES_MAX: usize = 64 << 20;
 /// From the request to the last byte of the answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// A job of many thousand rounds is deleted in many transactions.
-const DELETE_TIMEOUT: Duration = Duration::from_secs(600);
+/// A job of many thousand rounds is deleted in many transactions, and a release is made of two large models.
+const LONG_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long a long poll may be held. Proxies commonly allow 30 s or more.
 pub const EVENT_WAIT_MS: u32 = 25_000;
 
@@ -242,7 +243,7 @@ impl Api {
     /// `DELETE /operator/v1/jobs/{id}`
     pub async fn delete_job(&self, id: JobId) -> Result<(), ApiError> {
         let call = self.call(Method::DELETE, &["jobs", &id.to_string()], &[]);
-        self.send(call.timeout(DELETE_TIMEOUT)).await.map(drop)
+        self.send(call.timeout(LONG_TIMEOUT)).await.map(drop)
     }
 
     /// `PUT` or `DELETE /operator/v1/jobs/{id}/models/{version}/pin`

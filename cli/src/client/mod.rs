@@ -13,6 +13,7 @@ mod leave;
 mod lines;
 mod list;
 mod pairs;
+mod released;
 mod request;
 mod run;
 mod schema;
@@ -57,6 +58,9 @@ pub(crate) enum ClientCommand {
         #[arg(long, env = "TRIBUTARY_STATE_DIR", value_name = "FOLDER")]
         state_dir: PathBuf,
     },
+    /// Gets the model that was released on a channel, as an app would: for predictions, or to see what clients get.
+    /// --token is an enrolment token of its population.
+    Released(released::ReleasedArgs),
     /// Deletes what the coordinator has stored of a client, for good. Sums that it is part of stay.
     Erase {
         /// The client's id, as `client list` shows it.
@@ -116,6 +120,7 @@ pub(crate) async fn run(command: ClientCommand, global: &GlobalArgs, output: &Ou
         ClientCommand::Check(args) => check::run(*args, global, output).await,
         ClientCommand::Request { state_dir } => request::run(&state_dir, output),
         ClientCommand::Leave { state_dir } => leave::leave(&state_dir, global, output).await,
+        ClientCommand::Released(args) => released::run(&args, global, output).await,
         ClientCommand::Erase { id } => leave::erase(id, &api()?, output).await,
         ClientCommand::List { population, sort, reverse, limit } => {
             let usual = sort.map_or((ClientOrder::Number, Order::Desc), |sort| (sort, sort.direction()));

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tributary_protocol::device::Consent;
 use tributary_protocol::id::ClientId;
-use tributary_protocol::operator::{Client, PageQuery};
+use tributary_protocol::operator::{Client, HeldRelease, PageQuery};
 
 use super::list::{attributes, sdk};
 use crate::api::Api;
@@ -53,6 +53,7 @@ fn pairs(client: &Client, now_ms: i64) -> Vec<(&'static str, String)> {
         ("standing", standing),
         ("sdk", sdk(client)),
         ("consent", client.consent.as_ref().map_or("(none told)".to_owned(), consent)),
+        ("releases", releases(client)),
         ("attributes", attributes(&client.attributes)),
         ("examples", client.examples.to_string()),
         ("reported", client.reported.to_string()),
@@ -62,6 +63,17 @@ fn pairs(client: &Client, now_ms: i64) -> Vec<(&'static str, String)> {
         ("certificate", certificate(client.certificate_until_ms, now_ms)),
         ("seen", relative(client.last_seen_at_ms, now_ms)),
     ]
+}
+
+fn releases(client: &Client) -> String {
+    let text = |held: &HeldRelease| {
+        let HeldRelease { channel, number, job_name, version, .. } = held;
+        format!("{channel} {number} ({job_name} version {version})")
+    };
+    match client.releases.is_empty() {
+        true => "(none)".to_owned(),
+        false => client.releases.iter().map(text).collect::<Vec<_>>().join(", "),
+    }
 }
 
 fn consent(Consent { text, given_at_ms }: &Consent) -> String {

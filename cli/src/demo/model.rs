@@ -204,6 +204,7 @@ fn evaluation(args: &DemoArgs) -> EvaluationPolicy {
         over_selection: 1.0,
         selection_timeout_ms: 60_000,
         deadline_ms: deadline_ms(args).max(60_000),
+        ..EvaluationPolicy::default()
     }
 }
 

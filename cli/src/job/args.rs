@@ -76,6 +76,11 @@ pub(crate) enum JobCommand {
     Stale(JobArgs),
     /// Shows the results of jobs side by side, and the settings that differ.
     Compare(JobCompareArgs),
+    /// Creates a job that only evaluates: some versions of a job, at each of its clients, without any training.
+    Evaluate(JobEvaluateArgs),
+    /// Shows what each client measured of each model, of a job that only evaluates: with the number of examples and the
+    /// 95 % interval, or the reason why there is no result.
+    Sites(JobArgs),
     /// Prints the job's file as TOML, to read it or to create another job from it.
     File(JobArgs),
     /// Shows the job's round policy, or changes it from the next round on.
@@ -122,6 +127,18 @@ pub(crate) struct JobArgs {
     /// The job's population, where several populations have a job of this name.
     #[arg(long, value_name = "NAME")]
     pub(crate) population: Option<Name>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobEvaluateArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// The versions, 1 to 20.
+    #[arg(value_name = "VERSION", num_args = 1.., required = true)]
+    pub(crate) versions: Vec<u32>,
+    /// Name of the new job [default: the job's name, `-versions-` and the versions].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<Name>,
 }
 
 #[derive(Debug, Subcommand)]

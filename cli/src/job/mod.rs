@@ -4,6 +4,7 @@ pub(crate) mod args;
 mod check;
 mod compare;
 mod create;
+mod evaluate;
 pub(crate) mod export;
 pub mod file;
 mod filing;
@@ -73,6 +74,8 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
         JobCommand::Stale(args) => stale::run(&args, api, output).await,
         JobCommand::Metrics(args) => scalars::run(&args, api, output).await,
         JobCommand::Compare(args) => compare::run(&args, api, output).await,
+        JobCommand::Evaluate(args) => evaluate::create(&args, api, output).await,
+        JobCommand::Sites(args) => evaluate::sites(&args, api, output).await,
         JobCommand::Policy(args) => policy::run(&args, api, output).await,
         JobCommand::Pause(args) => change(&args, JobChange::Pause, api, output).await,
         JobCommand::Resume(args) => change(&args, JobChange::Resume, api, output).await,

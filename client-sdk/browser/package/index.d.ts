@@ -130,6 +130,12 @@ export class Client {
    */
   model(job: string): Promise<Model | null>;
   /**
+   * The model that was released on a channel, such as `stable`, whether or not this client trains: the newest one, or
+   * with `local` the one that is here. `null` until a release is here. A second client of the store must not run
+   * meanwhile.
+   */
+  released(channel: string, freshness?: "latest" | "local"): Promise<Model | null>;
+  /**
    * Ends what runs, at once; its promise is rejected as `cancelled`. What was stored stays, and the next call goes on
    * from it. A round that was being trained for is lost to this client.
    */

@@ -103,6 +103,10 @@ export class Client {
     return opened({ job, options: this.#options });
   }
 
+  released(channel, freshness = "latest") {
+    return opened({ channel, freshness, options: this.#options });
+  }
+
   cancel() {
     // A computation listens to nobody, so the worker ends. What it stored is whole: an entry is replaced in one step.
     this.#calls.end({ message: "the session was cancelled", kind: "cancelled" });

@@ -89,14 +89,15 @@ async function open({ store, ...settings }) {
   return new BrowserClient(JSON.stringify(settings), browser);
 }
 
-/** The model of a file, or the one that a client downloaded last; null where it has none. */
-async function openModel({ file, job, options }) {
+/** The model of a file, one that was released, or the one that a client downloaded last; null where it has none. */
+async function openModel({ file, job, channel, freshness, options }) {
   if (file) {
     await start({ module_or_path: WASM });
     return new BrowserModel(file);
   }
   const client = await open({ ...options, device: "cpu" });
-  return client.model(job) ?? null;
+  const model = channel ? await client.released(channel, freshness) : client.model(job);
+  return model ?? null;
 }
 
 async function predicted(model, { values, names }) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::json;
 use tributary_client::examples::{MemoryExamples, Targets};
-use tributary_client::{AlwaysOn, Builder, Client, Settings};
+use tributary_client::{AlwaysOn, Builder, Client, Freshness, Settings};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -121,6 +121,17 @@ impl BrowserClient {
     /// A JavaScript error with a `kind`.
     pub fn model(&self, job: &str) -> Result<Option<BrowserModel>, JsValue> {
         Ok(self.client.model(job).map_err(|error| thrown(&error))?.map(BrowserModel::from))
+    }
+
+    /// The model that was released on a channel: `latest`, `local` or `local_then_update`.
+    ///
+    /// # Errors
+    /// A JavaScript error with a `kind`.
+    pub async fn released(&self, channel: &str, freshness: &str) -> Result<Option<BrowserModel>, JsValue> {
+        let freshness: Freshness = freshness.parse().map_err(|error| thrown(&error))?;
+        let released = self.client.released(channel, freshness, &AlwaysOn).await.map_err(|error| thrown(&error))?;
+        let usable = released.map(|released| released.usable()).transpose().map_err(|error| thrown(&error))?;
+        Ok(usable.map(BrowserModel::from))
     }
 
     /// Runs one session with these examples: inputs of this shape, one after the other, and a class for each. Returns

@@ -384,6 +384,12 @@ TributaryStatus tributary_model_of_file(const uint8_t *file, size_t bytes, Tribu
  * network. It is null until the client has taken part in a round of the job. Free it with `tributary_model_free`. */
 TributaryStatus tributary_model_of_job(const TributaryClient *client, const char *job, TributaryModel **model);
 
+/* The model that was released on a channel, such as `stable`, whether or not this client trains. `freshness` is
+ * `latest`, which downloads a newer release first, or `local`, which asks nobody. It is null until a release is here.
+ * Free it with `tributary_model_free`. */
+TributaryStatus tributary_model_of_channel(const TributaryClient *client, const char *channel, const char *freshness,
+                                           TributaryModel **model);
+
 /* Frees a model; null is allowed. No prediction of it may run. */
 void tributary_model_free(TributaryModel *model);
 

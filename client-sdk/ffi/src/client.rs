@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tributary_client::{AlwaysOn, BlockingClient, CancelToken, ConditionedHost};
+use tributary_client::{AlwaysOn, BlockingClient, CancelToken, ClientError, ConditionedHost};
 
 use crate::attest::Attester;
 use crate::errors::TributaryError;
@@ -11,6 +11,7 @@ use crate::host::{Conditions, Host, ask};
 use crate::keys::KeyStore;
 use crate::model::Model;
 use crate::outcome::Outcome;
+use crate::release::Freshness;
 use crate::settings::Settings;
 use crate::trainer::{AppTrainer, Trainer};
 
@@ -88,6 +89,40 @@ impl Client {
         Ok(self.0.model(job)?.map(|model| Arc::new(Model::from(model))))
     }
 
+    /// The model that was released on a channel, such as `stable`, whether or not this client trains. None until a
+    /// release is here. What is here stays until a newer release is whole and can be used.
+    ///
+    /// # Errors
+    /// [`TributaryError`] if the network is part of the app, or if nothing is here and the coordinator does not answer.
+    #[uniffi::method(default(freshness = None, host = None, conditions = None))]
+    pub fn released(
+        &self,
+        channel: &str,
+        freshness: Option<Freshness>,
+        host: Option<Arc<dyn Host>>,
+        conditions: Option<Conditions>,
+    ) -> Result<Option<Arc<Model>>, TributaryError> {
+        let freshness = freshness.unwrap_or(Freshness::Latest).into();
+        let found = hosted(host.as_deref(), conditions, |host| self.0.released(channel, freshness, host))?;
+        let usable = found.map(|found| found.usable()).transpose()?;
+        Ok(usable.map(|model| Arc::new(Model::from(model))))
+    }
+
+    /// Gets the newest releases of the channels of the settings, for a device that never trains. Milliseconds until the
+    /// next call is due; an earlier one asks nothing. Sessions do the same.
+    ///
+    /// # Errors
+    /// [`TributaryError`] if the coordinator does not answer; what is here stays.
+    #[uniffi::method(default(host = None, conditions = None))]
+    pub fn update_releases(
+        &self,
+        host: Option<Arc<dyn Host>>,
+        conditions: Option<Conditions>,
+    ) -> Result<u64, TributaryError> {
+        let again = hosted(host.as_deref(), conditions, |host| self.0.update_releases(host))?;
+        Ok(u64::try_from(again.as_millis()).unwrap_or(u64::MAX))
+    }
+
     /// One session on these examples: the SDK trains, or evaluates, the layers that the job describes. Without a host
     /// the device is taken to be free; without conditions their defaults hold for a host.
     ///
@@ -130,12 +165,20 @@ impl Client {
         cancel: Option<Arc<Cancel>>,
     ) -> Result<Outcome, TributaryError> {
         let cancel = cancel.map(|cancel| cancel.0.clone()).unwrap_or_default();
-        let outcome = if host.is_none() && conditions.is_none() {
-            self.0.run_once(trainer, &AlwaysOn, &cancel)
-        } else {
-            let conditions = conditions.unwrap_or_default().checked()?;
-            self.0.run_once(trainer, &ConditionedHost::new(conditions, || ask(host.as_deref())), &cancel)
-        };
-        Ok(outcome?.into())
+        let outcome = hosted(host.as_deref(), conditions, |host| self.0.run_once(trainer, host, &cancel))?;
+        Ok(outcome.into())
     }
+}
+
+/// Works while the conditions hold on the host. Without both, the device is taken to be free.
+fn hosted<T>(
+    host: Option<&dyn Host>,
+    conditions: Option<Conditions>,
+    work: impl FnOnce(&dyn tributary_client::Host) -> Result<T, ClientError>,
+) -> Result<T, TributaryError> {
+    if host.is_none() && conditions.is_none() {
+        return Ok(work(&AlwaysOn)?);
+    }
+    let conditions = conditions.unwrap_or_default().checked()?;
+    Ok(work(&ConditionedHost::new(conditions, || ask(host)))?)
 }

@@ -35,6 +35,7 @@ mod host;
 mod keys;
 mod model;
 mod outcome;
+mod release;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -50,6 +51,7 @@ pub use host::{Conditions, Device, Host, Thermal};
 pub use keys::KeyStore;
 pub use model::{Model, Prediction, prepared};
 pub use outcome::Outcome;
+pub use release::Freshness;
 pub use settings::Settings;
 pub use trainer::{EvaluateTask, Evaluated, Stop, Tensor, TrainTask, Trained, Trainer};
 

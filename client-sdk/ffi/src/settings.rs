@@ -31,6 +31,9 @@ pub struct Settings {
     /// was killed; 0 for none.
     #[uniffi(default = 300)]
     pub checkpoint_every_s: u32,
+    /// The channels whose releases sessions and updates get, at most 8.
+    #[uniffi(default)]
+    pub channels: Vec<String>,
     /// Accepts only certificates of these CAs, in PEM.
     #[uniffi(default = None)]
     pub ca_pem: Option<String>,
@@ -54,6 +57,7 @@ impl Settings {
         settings.attributes = self.attributes.into_iter().collect();
         settings.wait_ms = Some(self.wait_ms);
         settings.checkpoint_every_s = Some(self.checkpoint_every_s);
+        settings.channels = self.channels.into_iter().collect();
         settings.ca_pem = self.ca_pem;
         settings.allow_plaintext = self.allow_plaintext;
         settings.sdk = Some(self.sdk.unwrap_or_else(|| LANGUAGE.to_owned()));

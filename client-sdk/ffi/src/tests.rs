@@ -26,6 +26,7 @@ pub(crate) fn settings() -> Settings {
         attributes: HashMap::new(),
         wait_ms: 0,
         checkpoint_every_s: 300,
+        channels: Vec::new(),
         ca_pem: None,
         allow_plaintext: false,
         sdk: None,

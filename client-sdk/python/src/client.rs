@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use tributary_client::blocking::Ended as Run;
-use tributary_client::{BlockingClient, Builder, Client, ClientError, Host, Outcome, Settings, Trainer};
+use tributary_client::{BlockingClient, Builder, Client, ClientError, Freshness, Host, Outcome, Settings, Trainer};
 use tributary_protocol::device::DeviceState;
 
 use crate::attest::PythonAttester;
@@ -65,6 +65,30 @@ impl Session {
     fn model(&self, py: Python<'_>, job: &str) -> PyResult<Option<Model>> {
         let found = py.detach(|| self.client.model(job));
         Ok(found.map_err(|error| exception(py, &error))?.map(Model::from))
+    }
+
+    /// The model that was released on a channel: `latest`, `local` or `local_then_update`.
+    fn released(
+        &self,
+        py: Python<'_>,
+        channel: &str,
+        freshness: &str,
+        host: Option<Py<PyAny>>,
+    ) -> PyResult<Option<Model>> {
+        let freshness: Freshness = freshness.parse().map_err(|error| exception(py, &error))?;
+        let host = PythonHost { object: host };
+        let found = self.run(py, async |client| {
+            let released = client.released(channel, freshness, &host).await?;
+            released.map(|released| released.usable()).transpose()
+        });
+        Ok(found?.map(Model::from))
+    }
+
+    /// Gets the newest releases of the channels that the client follows. Seconds until it may ask again.
+    fn update_releases(&self, py: Python<'_>, host: Option<Py<PyAny>>) -> PyResult<f64> {
+        let host = PythonHost { object: host };
+        let again = self.run(py, async |client| client.update_releases(&host).await)?;
+        Ok(again.as_secs_f64())
     }
 
     /// One session with a trainer: [`LayerExamples`], or an object with the methods that [`PythonTrainer`] calls.

@@ -6,7 +6,7 @@ mod settings;
 #[cfg(feature = "layers")]
 mod usable;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use std::time::Duration;
 use futures_util::future::select;
 use futures_util::lock::Mutex;
 use tributary_protocol::device::{Attributes, AttributesError, Consent, OpenJob};
-use tributary_protocol::id::{ClientId, IdError, PinnedSecret, SecretKind};
+use tributary_protocol::id::{ClientId, IdError, Name, PinnedSecret, SecretKind};
+use tributary_protocol::release::CHANNELS_MAX;
 
 use crate::attest::Attest;
 use crate::clock::Clock;
@@ -31,6 +32,7 @@ use crate::platform;
 use crate::predict::UsableModel;
 use crate::progress::{Listener, Progress};
 use crate::relay::Uplink;
+use crate::releases::{Channels, Freshness, ReleasedModel};
 use crate::session::{Context, PeerCertificates, run_once, wait_ms};
 use crate::store::Store;
 use crate::store::state::State;
@@ -75,6 +77,7 @@ pub struct Builder {
     keys: Option<Arc<dyn KeyStore>>,
     attester: Option<Arc<dyn Attest>>,
     consent: Option<Consent>,
+    channels: BTreeSet<String>,
     transport: Option<Arc<dyn Transport>>,
     clock: Option<Arc<dyn Clock>>,
     listener: Listener,
@@ -182,6 +185,13 @@ impl Builder {
         Self { consent: Some(Consent { text: text.into(), given_at_ms }), ..self }
     }
 
+    /// Follows the releases of a channel, at most 8: sessions and [`Client::update_releases`] get them.
+    #[must_use]
+    pub fn channel(mut self, name: impl Into<String>) -> Self {
+        self.channels.insert(name.into());
+        self
+    }
+
     /// Allows `http://` to other machines: everyone on the way can read models and updates, and copy the client's
     /// secret. On the loopback address it is always allowed, and to other machines it never is with a token that names
     /// a CA.
@@ -232,6 +242,7 @@ impl Builder {
         let attributes: Result<Attributes, AttributesError> = self.attributes.try_into();
         let attributes = attributes.map_err(|error| ClientError::Setup(error.to_string()))?;
         let sdk = self.sdk.parse().map_err(|error: IdError| ClientError::Setup(error.to_string()))?;
+        let channels = followed(self.channels)?;
         let transport = match self.transport {
             Some(transport) => transport,
             None => platform::default_transport(self.ca.as_deref(), enrolment.ca())?,
@@ -252,6 +263,7 @@ impl Builder {
                 keys: self.keys.unwrap_or_else(|| platform::default_keys(&store)),
                 attester: self.attester,
                 enrolling: Mutex::default(),
+                channels: Channels::of(channels),
                 is_presented: AtomicBool::new(false),
                 state: State::new(store),
                 coordinator: Arc::new(coordinator.reporting_to(self.listener)),
@@ -284,6 +296,7 @@ impl From<Settings> for Builder {
             builder = builder.describe_floor(rows);
         }
         builder.consent = settings.consent;
+        builder.channels = settings.channels;
         builder.floor = settings.privacy_floor;
         builder.peers = PeerCertificates { cas: settings.peers_ca, certificate: settings.peers_certificate };
         #[cfg(feature = "native")]
@@ -318,6 +331,7 @@ impl Client {
             keys: None,
             attester: None,
             consent: None,
+            channels: BTreeSet::new(),
             transport: None,
             clock: None,
             listener: Listener::default(),
@@ -383,6 +397,34 @@ impl Client {
         usable::usable_model(&self.context.state, job)
     }
 
+    /// The model that was released on a channel, such as `stable`, whether or not this client trains. Which release a
+    /// client gets is the operator's decision. `None` until one is here.
+    ///
+    /// A release replaces the one before once it is whole, has its hash and can be used. The host is asked before each
+    /// download. The coordinator says how often it may be asked: in between, [`Freshness::Latest`] is what is here.
+    ///
+    /// # Errors
+    /// [`ClientError::Setup`] if the name is none, [`ClientError`] if the store fails, or if nothing is here and the
+    /// coordinator does not answer.
+    pub async fn released(
+        &self,
+        channel: &str,
+        freshness: Freshness,
+        host: &dyn Host,
+    ) -> Result<Option<ReleasedModel>, ClientError> {
+        let channel: Name = channel.parse().map_err(|error: IdError| ClientError::Setup(error.to_string()))?;
+        Box::pin(self.context.released(&channel, freshness, host)).await
+    }
+
+    /// Gets the newest releases of the channels that the client follows, for an app whose devices never train. Returns
+    /// when to call it again; an earlier call asks nothing. Sessions do the same at their check-ins.
+    ///
+    /// # Errors
+    /// [`ClientError`] if the store fails or the coordinator does not answer; what is here stays.
+    pub async fn update_releases(&self, host: &dyn Host) -> Result<Duration, ClientError> {
+        Box::pin(self.context.update_followed(host)).await
+    }
+
     /// Runs one session: it delivers finished work of an earlier session, or checks in and does the work of one round.
     ///
     /// Training runs on the calling task and blocks it. On tokio's multi-threaded runtime the other tasks continue on
@@ -397,7 +439,11 @@ impl Client {
         trainer: &mut T,
         host: &dyn Host,
     ) -> Result<Outcome, ClientError> {
-        run_once(&self.context, trainer, host).await
+        let ended = run_once(&self.context, trainer, host).await;
+        if host.may_continue() {
+            Box::pin(self.context.update_due(host)).await;
+        }
+        ended
     }
 
     /// Runs sessions until `shutdown` completes. Between two sessions it waits as long as the coordinator asks, after a
@@ -424,6 +470,15 @@ impl Client {
         };
         select(pin!(sessions), pin!(shutdown)).await;
     }
+}
+
+/// The channels that an app named.
+fn followed(names: BTreeSet<String>) -> Result<BTreeSet<Name>, ClientError> {
+    if names.len() > CHANNELS_MAX {
+        return Err(ClientError::Setup(format!("a client follows at most {CHANNELS_MAX} channels")));
+    }
+    let parsed = names.iter().map(|name| name.parse().map_err(|error: IdError| ClientError::Setup(error.to_string())));
+    parsed.collect()
 }
 
 #[cfg(test)]

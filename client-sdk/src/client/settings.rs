@@ -1,6 +1,6 @@
 //! Settings of a client as data, as the facades of other languages and files have them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 #[cfg(feature = "native")]
 use std::path::PathBuf;
@@ -26,6 +26,9 @@ pub struct Settings {
     /// The consent with which the client takes part, as [`Builder::consent`](super::Builder::consent).
     #[serde(default)]
     pub consent: Option<Consent>,
+    /// The channels whose releases the app follows, as [`Builder::channel`](super::Builder::channel).
+    #[serde(default)]
+    pub channels: BTreeSet<String>,
     /// The kind of this client, as [`Builder::sdk`](super::Builder::sdk).
     #[serde(default)]
     pub sdk: Option<String>,

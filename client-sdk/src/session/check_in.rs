@@ -1,5 +1,6 @@
 //! Calls of a client that the coordinator may not know any more, and its check-in.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tributary_protocol::abilities::Abilities;
@@ -26,6 +27,7 @@ pub(crate) fn plain_request(context: &Context, state: DeviceState) -> CheckInReq
         answers: false,
         masks: false,
         signs: false,
+        channels: BTreeMap::new(),
         relay: None,
         wait_ms: 0,
     }
@@ -67,6 +69,7 @@ pub(crate) async fn ask_for_work(
     };
     let checked_in = as_known(context, identity, call).await?;
     Box::pin(context.renew(identity, &checked_in.renew)).await;
+    context.channels.hear(&checked_in.channels);
     Ok(checked_in.answer)
 }
 

@@ -15,6 +15,7 @@ use crate::floor::PrivacyFloor;
 use crate::keys::request::{certificate_request, fingerprint};
 use crate::keys::{ClientCertificate, KeyStore};
 use crate::platform;
+use crate::releases::Channels;
 use crate::secure::Signing;
 use crate::store::state::{Identity, State};
 use crate::table::Table;
@@ -54,6 +55,8 @@ pub(crate) struct Context {
     /// With which the app replaces the coordinator's certificates in groups.
     pub(crate) peers: PeerCertificates,
     pub(crate) attester: Option<Arc<dyn Attest>>,
+    /// The channels whose releases the app follows.
+    pub(crate) channels: Channels,
     /// Held by a call that enrols: of calls at the same time, one does.
     pub(crate) enrolling: Mutex<()>,
     /// Whether the transport presents the certificate of the stored identity.

@@ -58,7 +58,7 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
         step = match step {
             Step::Resume => Step::after_resume(state.finished()?),
             Step::CheckIn => {
-                let request = check_in_request(context, trainer, host);
+                let request = check_in_request(context, trainer, host)?;
                 Step::after_check_in(Box::pin(ask_for_work(context, &mut identity, &request)).await)
             }
             Step::Fetch(assignment) => match context.floor.refuses(&assignment.plan) {
@@ -109,16 +109,21 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
     }
 }
 
-fn check_in_request<T: Trainer + ?Sized>(context: &Context, trainer: &T, host: &dyn Host) -> CheckInRequest {
+fn check_in_request<T: Trainer + ?Sized>(
+    context: &Context,
+    trainer: &T,
+    host: &dyn Host,
+) -> Result<CheckInRequest, ClientError> {
     let state = DeviceState { examples: trainer.examples(), ..host.device_state() };
-    CheckInRequest {
+    Ok(CheckInRequest {
+        channels: context.held_releases()?,
         abilities: trainer.abilities(),
         schema: trainer.schema(),
         answers: context.table.is_some(),
         masks: true,
         wait_ms: context.wait_ms,
         ..plain_request(context, state)
-    }
+    })
 }
 
 /// What an assignment makes the trainer do.

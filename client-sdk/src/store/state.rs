@@ -106,7 +106,7 @@ pub(crate) enum Work {
 /// The entries of one client.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(super) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
 }
 
 impl State {
@@ -279,7 +279,7 @@ impl State {
     }
 
     /// The value of an entry; `None` if there is none, or if another release wrote it in another form.
-    pub(super) fn read_json<T: DeserializeOwned>(&self, entry: &str) -> Result<Option<T>, StoreError> {
+    pub(crate) fn read_json<T: DeserializeOwned>(&self, entry: &str) -> Result<Option<T>, StoreError> {
         let Some(bytes) = self.store.get(entry)? else { return Ok(None) };
         match serde_json::from_slice(&bytes) {
             Ok(value) => Ok(Some(value)),
@@ -291,7 +291,7 @@ impl State {
     }
 }
 
-pub(super) fn json<T: Serialize>(value: &T) -> Vec<u8> {
+pub(crate) fn json<T: Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).expect("these types have no map with keys that JSON lacks")
 }
 

@@ -5,17 +5,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tributary_protocol::credential::{CertificateRequest, IssuedCertificate, NewSecret};
 use tributary_protocol::device::{
-    AssignmentStatus, CheckInRequest, EnrolRequest, EnrolResponse, EvaluationReport, FailureReport, OpenJobs,
-    ReportAccepted,
+    ASK_AFTER, AssignmentStatus, CheckInRequest, EnrolRequest, EnrolResponse, EvaluationReport, FailureReport,
+    OpenJobs, ReportAccepted,
 };
-use tributary_protocol::id::{AssignmentId, Secret};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::{AssignmentId, Name, Secret};
 use tributary_protocol::inputs::Description;
+use tributary_protocol::release::{ChannelAnswer, Released};
 use tributary_protocol::seed::{Seed, Stream};
 
 use super::contract::{Body, Request, Response, Transport};
@@ -39,6 +41,17 @@ const HELD_MAX: Duration = Duration::from_secs(60);
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Longest JSON body of a response, in bytes: an assignment with its plan.
 const JSON_BYTES_MAX: usize = 1 << 20;
+
+/// When to ask for a release again where the coordinator does not say it: a day.
+const ASK_AFTER_MS_DEFAULT: u64 = 86_400_000;
+
+/// The answer about a channel.
+#[derive(Debug)]
+pub(crate) struct AskedChannel {
+    pub(crate) ask_after_ms: u64,
+    /// None where the client has what it should have, else its release, which may be none.
+    pub(crate) answer: Option<Option<Box<Released>>>,
+}
 
 /// One coordinator, as its clients call it.
 #[derive(Debug)]
@@ -97,6 +110,36 @@ impl Coordinator {
     pub(crate) async fn leave(&self, secret: &Secret) -> Result<(), ClientError> {
         let call = self.request(Method::DELETE, secret, "/device/v1/client");
         self.retrying(|| self.send(call.clone(), ANSWER_TIMEOUT)).await.map(drop)
+    }
+
+    /// Asks for the release of a channel, of which the client has this file.
+    pub(crate) async fn release(
+        &self,
+        secret: &Secret,
+        channel: &Name,
+        has: Option<Sha256Hash>,
+    ) -> Result<AskedChannel, ClientError> {
+        let path = format!("/device/v1/release?channel={}", channel.as_str());
+        let mut call = self.request(Method::GET, secret, &path);
+        if let Some(has) = has {
+            call = with_header(call, IF_NONE_MATCH, &format!("\"{has}\""));
+        }
+        let answer = async || {
+            let sent = within(self.clock.as_ref(), ANSWER_TIMEOUT, self.transport.send(call.clone())).await;
+            let response = sent.ok_or_else(|| no_answer(ANSWER_TIMEOUT))??;
+            if response.status == StatusCode::NOT_MODIFIED {
+                let told = response.headers.get(ASK_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+                return Ok(AskedChannel { ask_after_ms: told.unwrap_or(ASK_AFTER_MS_DEFAULT), answer: None });
+            }
+            if !response.status.is_success() {
+                return Err(self.refusal(response).await);
+            }
+            let body = self.read_body(response.body, JSON_BYTES_MAX).await?;
+            let answer: ChannelAnswer =
+                serde_json::from_slice(&body).map_err(|error| ClientError::BadAnswer(error.to_string()))?;
+            Ok(AskedChannel { ask_after_ms: answer.ask_after_ms, answer: Some(answer.release) })
+        };
+        self.retrying(answer).await
     }
 
     /// A certificate for the client's key.

@@ -15,6 +15,7 @@ use tributary_protocol::device::{Assignment, WaitsFor};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::problem::{Problem, ProblemType};
+use tributary_protocol::release::ChannelAnswer;
 
 use crate::error::ClientError;
 
@@ -40,6 +41,8 @@ pub(crate) struct CheckedIn {
     pub(crate) answer: CheckInAnswer,
     /// Credentials to replace now, of the kinds that this SDK knows.
     pub(crate) renew: Vec<Renewal>,
+    /// What it tells of channels.
+    pub(crate) channels: Vec<ChannelAnswer>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -64,6 +67,8 @@ struct Head<'a> {
     answer: Cow<'a, str>,
     #[serde(default, deserialize_with = "known_ones")]
     renew: Vec<Renewal>,
+    #[serde(default, deserialize_with = "known_ones")]
+    channels: Vec<ChannelAnswer>,
     id: Option<AssignmentId>,
     #[serde(borrow)]
     plan: Option<&'a RawValue>,
@@ -97,7 +102,7 @@ pub(crate) fn checked_in(body: &[u8]) -> Result<CheckedIn, ClientError> {
         }
         other => return Err(ClientError::BadAnswer(format!("{other:?}, in answer to a check-in"))),
     };
-    Ok(CheckedIn { answer, renew: head.renew })
+    Ok(CheckedIn { answer, renew: head.renew, channels: head.channels })
 }
 
 /// Reads a problem document. One of a type that this SDK does not know stands for what its status says.
@@ -184,7 +189,10 @@ mod tests {
     fn what_a_newer_coordinator_adds_to_an_answer_without_work_is_left_out() {
         let body = br#"{"answer":"retry","retry_after_ms":7,"waits_for":{"kind":"moon"},"renew":["ticket","secret"]}"#;
         let expected = CheckInAnswer::Retry { retry_after_ms: 7, waits_for: None };
-        assert_eq!(checked_in(body).unwrap(), CheckedIn { answer: expected, renew: vec![Renewal::Secret] });
+        assert_eq!(
+            checked_in(body).unwrap(),
+            CheckedIn { answer: expected, renew: vec![Renewal::Secret], channels: Vec::new() }
+        );
         for body in ["\"a login page\"", r#"{"answer":"dance"}"#, r#"{"answer":"retry"}"#, r#"{"answer":"assigned"}"#] {
             let read = checked_in(body.as_bytes());
             assert!(matches!(read, Err(ClientError::BadAnswer(_))), "{body}: {read:?}");

@@ -72,4 +72,4 @@ pub use step::Step;
 pub use term::Term;
 pub(crate) use times::Times;
 pub use times::WorkEnd;
-pub use view::{Descriptions, JobFacts, JobView, OpenRound, OpenWork, Source};
+pub use view::{Descriptions, FixedModels, JobFacts, JobView, OpenRound, OpenWork, Source};

@@ -66,7 +66,8 @@ pub struct Trained {
     pub clients: u32,
     /// Time from their draw to the end of the training, in milliseconds.
     pub took_ms: i64,
-    /// Reports of the last evaluation with a result; 0 before the first.
+    /// Reports of the last evaluation with a result; 0 before the first. In a job that only evaluates, the clients that
+    /// may evaluate and were there lately, before the first.
     pub evaluators: u32,
 }
 
@@ -114,7 +115,11 @@ pub fn opening(job: &JobFile, task: Task, number: u32, history: &History) -> Opt
     let policy = TaskPolicy::of(job, task)?;
     let seed = job.seed.expect("a stored job has a seed").derive(task.as_str(), number.into());
     if task != Task::Train {
-        return Some(Opening { policy: with_panel(policy, history.trained), seed, norm_max: None });
+        let policy = match job.only_evaluates() {
+            true => with_sites(policy, history.trained),
+            false => with_panel(policy, history.trained),
+        };
+        return Some(Opening { policy, seed, norm_max: None });
     }
     let norm_max = job.update.norm_max.and_then(|bound| norm_bound(bound, &history.norms, history.abandoned_in_a_row));
     let policy = following_last(job, following_times(job, policy, history), history.last.as_ref());
@@ -127,6 +132,14 @@ fn with_panel(policy: TaskPolicy, trained: Trained) -> TaskPolicy {
     let Tempo::Panel { makers, .. } = policy.tempo else { return policy };
     let expected = if makers { trained.clients } else { trained.evaluators };
     TaskPolicy { tempo: panel(makers, expected, trained.took_ms, policy.cohort_size, policy.deadline_ms), ..policy }
+}
+
+/// The policy of an evaluation in a job that only evaluates. Nobody has made the model, so it waits for as many clients
+/// as came the last time, or were there lately, until its deadline.
+fn with_sites(policy: TaskPolicy, trained: Trained) -> TaskPolicy {
+    let Tempo::Panel { .. } = policy.tempo else { return policy };
+    let tempo = panel(false, trained.evaluators, policy.deadline_ms, policy.cohort_size, policy.deadline_ms);
+    TaskPolicy { tempo, ..policy }
 }
 
 /// The policy with deadline, cohort and goal that diversity and times of recent rounds give.
@@ -188,6 +201,8 @@ mod tests {
         assert_eq!(tempo("evaluation = {}"), Tempo::Panel { expected: 14, gather_ms: 7_000, makers: true });
         let apart = "evaluation = { attributes = { role = 'evaluator' }, deadline_ms = 5000 }";
         assert_eq!(tempo(apart), Tempo::Panel { expected: 3, gather_ms: 5_000, makers: false });
+        let only = "evaluation = { only = true, models = ['a:1'], deadline_ms = 9000 }";
+        assert_eq!(tempo(only), Tempo::Panel { expected: 3, gather_ms: 9_000, makers: false });
         let goal = job_file("evaluation = { reports_goal = 2 }");
         assert_eq!(Lookback::of(&goal, Task::Evaluate, 2), Lookback::default());
     }

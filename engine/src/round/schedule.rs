@@ -5,7 +5,7 @@ use tributary_protocol::state::{JobState, Phase, Task};
 
 use super::calendar::Calendar;
 use super::policy::Tempo;
-use super::view::{Descriptions, JobFacts, OpenRound};
+use super::view::{Descriptions, FixedModels, JobFacts, OpenRound};
 use super::wait::is_ahead;
 
 /// What the open rounds of a job say about the next one.
@@ -79,6 +79,9 @@ pub(super) fn next_round(
     if facts.state != JobState::Running && facts.state != JobState::Paused {
         return NextRound::Wait;
     }
+    if job.only_evaluates() {
+        return next_fixed(facts, underway);
+    }
     let finishing = has_trained(job, facts);
     if let Some(round) = due_evaluation(job, facts, underway, finishing) {
         return NextRound::Open(Task::Evaluate, round);
@@ -105,6 +108,19 @@ pub(super) fn next_round(
         Some(at_ms) if at_ms <= now_ms => NextRound::Open(Task::Train, facts.rounds_opened + 1),
         Some(at_ms) => NextRound::NotBefore(at_ms),
         None => NextRound::Wait,
+    }
+}
+
+/// The next evaluation of a job that only evaluates: one model after the other, so that each client has one at a time.
+fn next_fixed(facts: &JobFacts, underway: &Underway) -> NextRound {
+    let FixedModels { models, opened } = facts.fixed;
+    if underway.evaluations > 0 {
+        return NextRound::Wait;
+    }
+    match (opened < models, facts.state) {
+        (true, JobState::Running) => NextRound::Open(Task::Evaluate, opened + 1),
+        (true, _) => NextRound::Wait,
+        (false, _) => NextRound::Complete,
     }
 }
 
@@ -210,6 +226,17 @@ mod tests {
         let column = &mut fixed.model.inputs.as_mut().unwrap().columns[0];
         (column.mean, column.deviation) = (Some(0.0), Some(1.0));
         assert_eq!(next_round(&fixed, &FRESH, 0), NextRound::Open(Task::Train, 1));
+    }
+
+    #[test]
+    fn a_job_that_only_evaluates_opens_one_evaluation_for_each_model() {
+        let only = job("evaluation = { only = true, models = ['a:1', 'a:2'] }");
+        let at = |opened| JobFacts { fixed: FixedModels { models: 2, opened }, ..FRESH };
+        assert_eq!(next_round(&only, &at(0), 0), NextRound::Open(Task::Evaluate, 1));
+        assert_eq!(beside(&EVALUATING, &only, &at(1), 0), NextRound::Wait);
+        assert_eq!(next_round(&only, &at(1), 0), NextRound::Open(Task::Evaluate, 2));
+        assert_eq!(next_round(&only, &JobFacts { state: JobState::Paused, ..at(1) }, 0), NextRound::Wait);
+        assert_eq!(next_round(&only, &at(2), 0), NextRound::Complete);
     }
 
     #[test]

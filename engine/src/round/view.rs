@@ -39,6 +39,8 @@ pub struct JobFacts {
     pub rounds_committed: u32,
     /// Number of training rounds abandoned since the last committed one.
     pub abandoned_in_a_row: u32,
+    /// Of a job that only evaluates; else nothing.
+    pub fixed: FixedModels,
     /// Of a job whose inputs lack statistics; else nothing.
     pub descriptions: Descriptions,
     /// When the last training round ended.
@@ -53,6 +55,15 @@ pub struct JobFacts {
     pub metric: Option<f64>,
     /// Whether the privacy budget allows no further round.
     pub is_spent: bool,
+}
+
+/// The models of a job that only evaluates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FixedModels {
+    /// Their number.
+    pub models: u32,
+    /// Number of evaluations opened: one for each, in their order.
+    pub opened: u32,
 }
 
 /// The rounds that were to fix a job's inputs, none of which has.

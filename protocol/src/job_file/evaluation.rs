@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::error::require;
-use super::{JobFile, JobFileError, check_counts, check_duration, cohort_size, one};
+use super::{InitialModel, JobFile, JobFileError, Mode, StopPolicy, check_counts, check_duration, cohort_size, one};
 use crate::layers::ModelSpec;
+use crate::version_of::VersionOf;
 
 /// The setting that says who evaluates.
 pub(super) const PLACE: &str = "[evaluation] where";
@@ -17,6 +18,9 @@ pub const COORDINATOR_PARAMETERS_MAX: usize = 1 << 25;
 
 /// Most clients of an evaluation without a goal.
 pub const EVALUATORS_MAX: u32 = 100;
+
+/// Most models of a job that only evaluates.
+pub const MODELS_MAX: usize = 20;
 
 /// Who evaluates the global model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +44,15 @@ pub struct EvaluationPolicy {
     /// `selection_timeout_ms`, and settings of clients and reports have no meaning.
     #[serde(rename = "where", default, skip_serializing_if = "EvaluationPlace::is_clients")]
     pub place: EvaluationPlace,
+    /// Whether the job only evaluates: fixed models, one after the other, without any training. It is complete when
+    /// each has been evaluated or abandoned. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only: bool,
+    /// Of a job that only evaluates: the models, 1 to 20, each as `job:version` with the name or id of a job of the
+    /// same population. They have the parameters of this job's model. Left out with `initial_model = "upload"`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    pub models: Vec<VersionOf>,
     /// Committed rounds between evaluated versions. The last version of a job is always evaluated. Default: 1.
     #[serde(default = "one_round")]
     pub every_rounds: u32,
@@ -72,6 +85,24 @@ impl EvaluationPlace {
     }
 }
 
+impl Default for EvaluationPolicy {
+    /// What an empty `[evaluation]` says.
+    fn default() -> Self {
+        Self {
+            place: EvaluationPlace::default(),
+            only: false,
+            models: Vec::new(),
+            every_rounds: one_round(),
+            attributes: BTreeMap::new(),
+            reports_goal: None,
+            reports_min: one_round(),
+            over_selection: one(),
+            selection_timeout_ms: evaluation_timeout_ms(),
+            deadline_ms: evaluation_timeout_ms(),
+        }
+    }
+}
+
 impl EvaluationPolicy {
     /// Size of a full cohort: `ceil(goal * over_selection)`, or [`EVALUATORS_MAX`] without a goal.
     pub fn cohort_size(&self) -> u32 {
@@ -91,6 +122,30 @@ impl EvaluationPolicy {
         }
         check_duration(self.selection_timeout_ms, "[evaluation] selection_timeout_ms")?;
         check_duration(self.deadline_ms, "[evaluation] deadline_ms")
+    }
+
+    /// A job that only evaluates has models to evaluate, and no setting of what trains them.
+    pub(super) fn check_only(&self, job: &JobFile) -> Result<(), JobFileError> {
+        let uploads = job.initial_model == InitialModel::Upload;
+        if !self.only {
+            return require(self.models.is_empty(), "[evaluation] models", "left out unless only = true");
+        }
+        let range = match uploads {
+            true => "left out with initial_model = \"upload\"",
+            false => "1 to 20 models as \"job:version\", or initial_model = \"upload\"",
+        };
+        let fits = if uploads { self.models.is_empty() } else { (1..=MODELS_MAX).contains(&self.models.len()) };
+        require(fits, "[evaluation] models", range)?;
+        require(self.every_rounds == 1, "[evaluation] every_rounds", "left out where only = true")?;
+        let trains_nothing = "left out with [evaluation] only = true: the job trains nothing";
+        require(job.stop == StopPolicy::default(), "[stop]", trains_nothing)?;
+        require(job.schedule.is_none(), "[schedule]", trains_nothing)?;
+        require(job.privacy.is_none(), "[privacy]", trains_nothing)?;
+        require(job.secure_aggregation.is_none(), "[secure_aggregation]", trains_nothing)?;
+        require(job.analysis.is_none(), "[analysis]", trains_nothing)?;
+        require(job.round.mode == Mode::Synchronous, "[round] mode", trains_nothing)?;
+        let fixed = "with means and deviations, where [evaluation] only = true: no round fixes them";
+        require(!job.model.lacks_statistics(), "[model] inputs", fixed)
     }
 
     /// The coordinator computes networks that are lists of layers, within a bounded memory.

@@ -41,7 +41,7 @@ pub use combine::{
 pub use creation::{BATCH_VALUES_MAX, COORDINATOR_VALUES_MAX};
 use error::require;
 pub use error::{JOB_FILE_BYTES_MAX, JobFileError};
-pub use evaluation::{COORDINATOR_PARAMETERS_MAX, EVALUATORS_MAX, EvaluationPlace, EvaluationPolicy};
+pub use evaluation::{COORDINATOR_PARAMETERS_MAX, EVALUATORS_MAX, EvaluationPlace, EvaluationPolicy, MODELS_MAX};
 pub use mode::{Buffered, Divisor, Mode, StalenessWeight};
 pub use norm::{AdaptiveNorm, NormMax};
 pub use optimizer::{BiasCorrection, ServerOptimizer};
@@ -261,6 +261,11 @@ fn one() -> f64 {
 }
 
 impl JobFile {
+    /// Whether the job only evaluates models that are there already.
+    pub fn only_evaluates(&self) -> bool {
+        self.evaluation.as_ref().is_some_and(|evaluation| evaluation.only)
+    }
+
     /// Reads and checks a job file: JSON if the first character is a brace, else TOML.
     ///
     /// # Errors
@@ -303,6 +308,7 @@ impl JobFile {
         if let Some(evaluation) = &self.evaluation {
             evaluation.check()?;
             evaluation.check_place(self)?;
+            evaluation.check_only(self)?;
         }
         if let Some(schedule) = &self.schedule {
             schedule.check()?;

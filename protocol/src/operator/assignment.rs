@@ -73,6 +73,12 @@ pub struct Assignment {
     /// Accuracy that an evaluator reported, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// Lower end of the 95 % interval (Wilson's) of that accuracy, by its number of examples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy_low: Option<f64>,
+    /// Upper end of that interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy_high: Option<f64>,
     /// Named scalars that the client reported.
     #[serde(default, skip_serializing_if = "Scalars::is_empty")]
     pub metrics: Scalars,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::HeldRelease;
 use crate::device::{Attributes, Consent};
 use crate::id::{ClientId, Name};
 use crate::state::Standing;
@@ -63,6 +64,9 @@ pub struct Client {
     /// Kind of its SDK, such as `rust`, `python` or `kotlin`, as of the last check-in; none if it named none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sdk: Option<Name>,
+    /// The releases that it says it has, by channel. Only in the answer about one client.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub releases: Vec<HeldRelease>,
     /// Number of training examples, as of the last check-in.
     pub examples: u64,
     /// Time of enrolment.

@@ -27,6 +27,7 @@ mod overview;
 mod people;
 mod privacy;
 mod progress;
+mod release;
 mod round;
 mod scalars;
 mod schedule;
@@ -65,6 +66,7 @@ pub use overview::{Cell, JobOverview, JobSummary, OpenRound, Overview, SparkPoin
 pub use people::{AttributeName, ClassStats, ClientAssignment, ShapeCount};
 pub use privacy::{EpsilonPair, JobPrivacy, JobPrivacyState};
 pub use progress::{BestVersion, Progress, UsefulUpdates};
+pub use release::{CreateRelease, HeldRelease, Release, WidenRelease};
 pub use round::Round;
 pub use scalars::{ScalarCurve, ScalarPoint, ScalarSummary};
 pub use schedule::{ScheduledRun, ScheduledWork};

@@ -5,7 +5,8 @@ use tributary_protocol::device::{CheckInRequest, EnrolRequest, EvaluationReport,
 use tributary_protocol::inputs::Description;
 use tributary_protocol::job_file::{JOB_FILE_BYTES_MAX, RoundPolicyChange};
 use tributary_protocol::operator::{
-    ChangeJob, ChangePassword, ChangeStanding, CreateAccount, CreateJob, CreatePopulation, CreateToken, Login,
+    ChangeJob, ChangePassword, ChangeStanding, CreateAccount, CreateJob, CreatePopulation, CreateRelease, CreateToken,
+    Login, WidenRelease,
 };
 
 use super::extract::Sent;
@@ -43,4 +44,6 @@ bytes_max! {
     CreateAccount: 8 << 10,
     ChangePassword: 8 << 10,
     CreatePopulation: 8 << 10,
+    CreateRelease: 64 << 10,
+    WidenRelease: 1 << 10,
 }

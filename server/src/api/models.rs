@@ -16,12 +16,13 @@ use tributary_protocol::id::{ClientId, JobId};
 use tributary_protocol::model::{Companion, ParameterList};
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::problem::ProblemType;
+use tributary_protocol::release::Difference;
 use tributary_protocol::update::{FormError, FormSurvey, FormWriter, form_bytes};
 
 use super::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::blob::{BlobError, StoredBody, model_file_key, model_key};
-use crate::db::{DbError, MadeFor, ModelFileRow, Tx};
+use crate::db::{DbError, MadeFor, ModelFileRow, ReleaseRow, Tx, difference_key, release_key};
 use crate::metrics::Limited;
 use crate::runtime::offload::blocking;
 
@@ -104,6 +105,29 @@ impl ModelFile {
         let nothing = || ApiError::not_found(format!("control variate of version {} of {job}", model.version));
         let file = stored.ok_or_else(nothing)?;
         Ok(Self::stored(job, &file, file.bytes))
+    }
+
+    /// The model of a release.
+    pub(super) fn of_release(release: &ReleaseRow) -> Self {
+        Self {
+            etag: format!("\"{}\"", release.sha256),
+            bytes: release.bytes,
+            raw_bytes: release.bytes,
+            packed: false,
+            content: Content::Stored(release_key(release.id)),
+        }
+    }
+
+    /// The differences that lead to a release; none where there are none.
+    pub(super) fn of_difference(release: &ReleaseRow) -> Option<Self> {
+        let Difference { sha256, bytes, .. } = release.difference()?;
+        Some(Self {
+            etag: format!("\"{sha256}\""),
+            bytes,
+            raw_bytes: release.bytes,
+            packed: release.difference_packed.unwrap_or_default(),
+            content: Content::Stored(difference_key(release.id)),
+        })
     }
 
     fn stored(job: JobId, file: &ModelFileRow, raw_bytes: u64) -> Self {
@@ -236,7 +260,7 @@ fn with_headers(mut response: Response, etag: &str) -> Response {
     response
 }
 
-fn set(response: &mut Response, name: header::HeaderName, value: &str) {
+pub(super) fn set(response: &mut Response, name: header::HeaderName, value: &str) {
     let value = HeaderValue::from_str(value).expect("digits, hashes and our own words are legal header values");
     response.headers_mut().insert(name, value);
 }

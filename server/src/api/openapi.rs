@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use tributary_protocol::id::{AssignmentId, ClientId, JobId, Name, TokenId};
+use tributary_protocol::id::{AssignmentId, ClientId, JobId, Name, ReleaseId, TokenId};
 use tributary_protocol::problem::{CONTENT_TYPE, Problem, ProblemType};
 use tributary_protocol::state::Role;
 use utoipa::openapi::path::{
@@ -242,6 +242,7 @@ fn path_parameter(path: &str, name: &str) -> Parameter {
         "token" => (TokenId::schema(), "The token's id."),
         "client" => (ClientId::schema(), "The client's id."),
         "assignment" => (AssignmentId::schema(), "The assignment's id."),
+        "release" => (ReleaseId::schema(), "The release's id."),
         "population" => (Name::schema(), "The population's name."),
         "account" => (Name::schema(), "The account's name."),
         "number" => (u32::schema(), "The round's number in its job, from 1."),

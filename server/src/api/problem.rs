@@ -9,9 +9,12 @@ use crate::blob::BlobError;
 use crate::central::{self, TestSetError};
 use crate::db::DbError;
 use crate::lifecycle::jobs::JobRefusal;
+use crate::lifecycle::releases::ReleaseRefusal;
 use crate::models::first::UploadError;
+use crate::models::fixed::FixedError;
 use crate::models::version::VersionError;
 use crate::people::PasswordsBusy;
+use crate::releases::make::MakeError;
 
 /// Retry delay of clients after the database or the object store failed to answer, in milliseconds.
 const UNAVAILABLE_RETRY_MS: u64 = 2_000;
@@ -102,6 +105,38 @@ impl From<UploadError> for ApiError {
         match error {
             UploadError::Model(error) => Self::new(ProblemType::ModelInvalid, error.to_string()),
             UploadError::Version(error) => error.into(),
+        }
+    }
+}
+
+impl From<FixedError> for ApiError {
+    fn from(error: FixedError) -> Self {
+        match error {
+            FixedError::Version(error) => error.into(),
+            error => Self::new(ProblemType::JobFileInvalid, error.to_string()),
+        }
+    }
+}
+
+impl From<MakeError> for ApiError {
+    fn from(error: MakeError) -> Self {
+        match error {
+            MakeError::Blob(error) => error.into(),
+            MakeError::Model(error) => Self::internal(error),
+            MakeError::Version(error) => error.into(),
+        }
+    }
+}
+
+impl From<ReleaseRefusal> for ApiError {
+    fn from(refusal: ReleaseRefusal) -> Self {
+        let detail = refusal.to_string();
+        match refusal {
+            ReleaseRefusal::NotFound(_) => Self::new(ProblemType::NotFound, detail),
+            ReleaseRefusal::Stands(_) | ReleaseRefusal::Share(_) | ReleaseRefusal::Overtaken => {
+                Self::new(ProblemType::WrongState, detail)
+            }
+            ReleaseRefusal::Blob(error) => error.into(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Assignments: one client in one round.
 
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::Term;
+use tributary_engine::round::{Term, interval};
 use tributary_engine::story::{Ending, Session};
 use tributary_protocol::classes::ClassCounts;
 use tributary_protocol::device::Attributes;
@@ -544,6 +544,8 @@ impl TryFrom<AssignmentView> for Assignment {
             deadline_at_ms: row.deadline_at_ms,
             goal_met: row.goal_met,
         };
+        let examples = row.weight.and_then(|weight| u64::try_from(weight).ok());
+        let sure = row.accuracy.zip(examples).map(|(accuracy, examples)| interval(accuracy, examples));
         let (straggler, spare, explanation) = (ending.straggler(), ending.is_spare(), ending.explanation());
         let session = Session {
             state: Some(row.state),
@@ -579,6 +581,8 @@ impl TryFrom<AssignmentView> for Assignment {
             weight: number("assignments.weight", row.weight)?,
             loss: row.loss,
             accuracy: row.accuracy,
+            accuracy_low: sure.map(|(low, _)| low),
+            accuracy_high: sure.map(|(_, high)| high),
             metrics: row.metrics.map(|Text(Json(metrics))| metrics).unwrap_or_default(),
             work_ms: number("assignments.work_ms", row.work_ms)?,
             update_norm: row.update_norm,

@@ -1,5 +1,7 @@
 //! Enrolled clients.
 
+use std::collections::BTreeMap;
+
 use tributary_engine::round::LastReport;
 use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::{Attributes, Consent};
@@ -176,6 +178,26 @@ impl Tx {
         let sql = "select count(*) from clients where population = $1 and last_seen_at_ms >= $2";
         let (clients,) = fetch!(self, (i64,), fetch_one, sql, population.as_str(), since_ms);
         Ok(u64::try_from(clients).unwrap_or(0))
+    }
+
+    /// How many active clients of a population with these attributes checked in at this time or later; at most `most`.
+    pub async fn clients_lately(
+        &mut self,
+        population: &Name,
+        attributes: &BTreeMap<String, String>,
+        (since_ms, most): (i64, u32),
+    ) -> Result<u32, DbError> {
+        // Of a large fleet the first ones show that there are enough.
+        let limit = if attributes.is_empty() { most } else { most.saturating_mul(100) };
+        let sql = "select attributes from clients where population = $1 and last_seen_at_ms >= $2 \
+                   and standing = 'active' limit $3";
+        let rows =
+            fetch!(self, (Text<Json<Attributes>>,), fetch_all, sql, population.as_str(), since_ms, i64::from(limit));
+        let has_all = |Text(Json(own)): &Text<Json<Attributes>>| {
+            attributes.iter().all(|(name, value)| own.as_map().get(name) == Some(value))
+        };
+        let clients = rows.iter().filter(|(own,)| has_all(own)).count();
+        Ok(u32::try_from(clients).unwrap_or(most).min(most))
     }
 
     /// Takes the next client number of a population, from 1.
@@ -401,6 +423,7 @@ impl TryFrom<ClientWithCounts> for Client {
             standing: client.standing,
             standing_reason: row.standing_reason,
             consent: row.consent.map(|Text(Json(consent))| consent),
+            releases: Vec::new(),
             certificate_until_ms: row.certificate_until_ms,
             sdk: client.sdk.map(|Text(sdk)| sdk),
             examples: client.examples,

@@ -46,6 +46,7 @@ impl Tx {
         execute!(self, sql, id.as_str(), other.to_string());
         execute!(self, "delete from assignments where client = $1", id.as_str());
         execute!(self, "delete from members where client = $1", id.as_str());
+        execute!(self, "delete from client_releases where client = $1", id.as_str());
         execute!(self, "delete from clients where id = $1", id.as_str());
         self.erase_units(client, population).await?;
         self.delete_nobodies().await.map(drop)

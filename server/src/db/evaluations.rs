@@ -81,6 +81,13 @@ impl Tx {
         Ok(row.and_then(|(accuracy,)| accuracy))
     }
 
+    /// Number of evaluations of a job that were opened.
+    pub async fn evaluations_opened(&mut self, job: JobId) -> Result<u32, DbError> {
+        let sql = "select count(*) from rounds where job = $1 and task = 'evaluate'";
+        let (rounds,) = fetch!(self, (i64,), fetch_one, sql, job.to_string());
+        u32::try_from(rounds).map_err(|error| DbError::corrupt("the number of evaluations", error))
+    }
+
     /// How many clients whose updates made the model of an evaluation have not been drawn for it.
     pub async fn makers_not_drawn(&mut self, key: RoundKey) -> Result<u32, DbError> {
         let sql = "select count(distinct t.client) from assignments t where t.job = $1 and t.task = 'train' \

@@ -115,7 +115,7 @@ macro_rules! models_measured {
         concat!(
             "select m.version, m.round, m.sha256, m.bytes, m.created_at_ms, m.deleted_at_ms, m.pinned_at_ms, r.loss, ",
             measured_columns!(),
-            " from models m left join rounds r on r.job = m.job and r.task = 'train' and r.number = m.round "
+            " from models m left join rounds r on r.job = m.job and r.task = 'evaluate' and r.number = m.round "
         )
     };
 }
@@ -237,6 +237,11 @@ impl Tx {
         let sql = "select count(*) from jobs where population = $1 and name = $2";
         let (count,) = fetch!(self, (i64,), fetch_one, sql, population.as_str(), name.as_str());
         Ok(count > 0)
+    }
+
+    pub async fn job_named(&mut self, population: &Name, name: &Name) -> Result<Option<JobRow>, DbError> {
+        let sql = concat!("select ", job_columns!(), " from jobs where population = $1 and name = $2");
+        Ok(fetch!(self, JobRow, fetch_optional, sql, population.as_str(), name.as_str()))
     }
 
     /// Replaces the job file. The population and everything that the model depends on must be unchanged.

@@ -37,6 +37,7 @@ mod overview;
 mod postgres;
 mod privacy;
 mod recent;
+mod releases;
 mod retention;
 mod round_list;
 mod rounds;
@@ -80,6 +81,7 @@ pub use orders::{OrderRow, PartFigures};
 pub use overview::{JobTotals, Measured};
 #[cfg(test)]
 pub(crate) use recent::BYTES_MAX as RECENT_CLIENTS_BYTES_MAX;
+pub use releases::{NewDifference, NewRelease, ReleaseRow, difference_key, release_key};
 pub use round_list::{RoundFilter, RoundPlace};
 pub use rounds::{NewRound, RoundKey, RoundRow, RoundStatistics};
 pub use schedules::RunEnd;

@@ -76,7 +76,8 @@ pub struct RoundRow {
     weight: u64,
     /// Mean loss of the local trainings of a committed round.
     pub training_loss: Option<f64>,
-    loss: Option<f64>,
+    /// Mean loss of the evaluation of its model.
+    pub loss: Option<f64>,
     /// Accuracy of the model that the round produced, once it is evaluated.
     #[sqlx(flatten)]
     measured: MeasuredRow,

@@ -4,6 +4,7 @@ use tracing::Instrument;
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{Act, Decision, Lookback, decide, opening};
 use tributary_protocol::id::JobId;
+use tributary_protocol::job_file::EVALUATORS_MAX;
 use tributary_protocol::state::{Phase, Task};
 
 use super::context::Driver;
@@ -15,6 +16,9 @@ use crate::db::{RoundKey, RoundRow};
 use crate::lifecycle::{buffers, jobs, members, rounds};
 use crate::runtime::signals::Listening;
 use crate::updates::rebuild;
+
+/// A client that checked in within this time is expected at the first evaluation of fixed models: 15 minutes.
+const LATELY_MS: i64 = 15 * 60 * 1_000;
 
 /// The result of moving a job as far as it goes.
 pub(super) enum Look {
@@ -126,7 +130,14 @@ async fn perform(driver: &Driver, seen: &Seen, act: Act) -> Result<(), DriverErr
 /// Opens a round with what follows from those before. They have ended, so what is read of them no longer changes.
 async fn open(driver: &Driver, spec: &JobSpec, key: RoundKey) -> Result<(), DriverError> {
     let services = &driver.services;
-    let history = services.db.read().await?.history(key, &Lookback::of(&spec.file, key.task, key.number)).await?;
+    let mut history = services.db.read().await?.history(key, &Lookback::of(&spec.file, key.task, key.number)).await?;
+    if let Some(evaluation) = spec.file.evaluation.as_ref().filter(|evaluation| evaluation.only)
+        && history.trained.evaluators == 0
+    {
+        let lately = (services.clock.now_ms().saturating_sub(LATELY_MS), EVALUATORS_MAX);
+        let mut tx = services.db.look().await?;
+        history.trained.evaluators = tx.clients_lately(&spec.file.population, &evaluation.attributes, lately).await?;
+    }
     if let Some(opening) = opening(&spec.file, key.task, key.number, &history) {
         rounds::open(services, key, opening).await?;
     }

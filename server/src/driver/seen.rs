@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::{Descriptions, JobFacts, JobView, Member, OpenRound, OpenWork, Source, Tempo};
+use tributary_engine::round::{
+    Descriptions, FixedModels, JobFacts, JobView, Member, OpenRound, OpenWork, Source, Tempo,
+};
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::Selection;
 use tributary_protocol::state::{Phase, Task};
@@ -119,6 +121,10 @@ async fn facts(tx: &mut Tx, job: &JobRow, spec: &JobSpec) -> Result<JobFacts, Db
         rounds_opened: job.rounds_opened,
         rounds_committed: job.rounds_committed,
         abandoned_in_a_row: job.abandoned_in_a_row,
+        fixed: match (file.only_evaluates(), job.version()?) {
+            (true, Some(last)) => FixedModels { models: last + 1, opened: tx.evaluations_opened(job.id).await? },
+            (true, None) | (false, _) => FixedModels::default(),
+        },
         descriptions: match file.model.lacks_statistics() {
             true => tx.descriptions(job.id).await?,
             false => Descriptions::default(),

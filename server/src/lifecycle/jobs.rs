@@ -4,6 +4,7 @@ use tributary_engine::job::JobSpec;
 use tributary_protocol::id::JobId;
 use tributary_protocol::state::JobState;
 
+use super::releases;
 use crate::blob::BlobError;
 use crate::db::{DbError, JobCause, JobRow, NewJob, Transition, Tx};
 use crate::models::version::NewVersion;
@@ -35,14 +36,14 @@ impl From<DbError> for JobRefusal {
     }
 }
 
-/// Stores a job in the caller's transaction: Running with its first model, else AwaitingModel.
+/// Stores a job in the caller's transaction: Running with its first model or its fixed ones, else AwaitingModel.
 pub(crate) async fn create(
     tx: &mut Tx,
     spec: &JobSpec,
-    model: Option<&mut NewVersion>,
+    models: &mut [NewVersion],
     now_ms: i64,
 ) -> Result<(), JobRefusal> {
-    let state = if model.is_some() { JobState::Running } else { JobState::AwaitingModel };
+    let state = if models.is_empty() { JobState::AwaitingModel } else { JobState::Running };
     let (population, name) = (&spec.file.population, &spec.file.name);
     let known = tx.population(population).await?;
     known.ok_or_else(|| JobRefusal::NotFound(format!("population {population}; create it first")))?;
@@ -53,7 +54,7 @@ pub(crate) async fn create(
         }
         stored => stored?,
     }
-    if let Some(model) = model {
+    for model in models {
         model.store(tx, spec.id, now_ms).await?;
     }
     tx.record(Transition::Job { job: spec.id, state, cause: None }, now_ms).await?;
@@ -95,6 +96,9 @@ pub(crate) async fn move_to(tx: &mut Tx, id: JobId, to: JobState, now_ms: i64) -
     }
     tx.set_job_state(id, to, now_ms).await?;
     tx.record(Transition::Job { job: id, state: to, cause: Some(JobCause::Operator) }, now_ms).await?;
+    if to.is_final() {
+        releases::gate_ends(tx, id, now_ms).await?;
+    }
     Ok(true)
 }
 
@@ -112,6 +116,7 @@ pub(crate) async fn complete(services: &Services, id: JobId) -> Result<(), DbErr
         };
         let cause = is_spent.then_some(JobCause::PrivacyBudget);
         tx.record(Transition::Job { job: id, state: JobState::Completed, cause }, now_ms).await?;
+        releases::gate_ends(&mut tx, id, now_ms).await?;
         let reached =
             tx.latest_accuracy(id).await?.filter(|got| file.stop.accuracy.is_some_and(|wanted| *got >= wanted));
         let metric = match &file.stop.metric {

@@ -16,6 +16,7 @@ pub(crate) mod members;
 mod open_groups;
 pub(crate) mod orders;
 pub(crate) mod privacy;
+pub(crate) mod releases;
 pub(crate) mod removal;
 pub(crate) mod rounds;
 pub(crate) mod standings;

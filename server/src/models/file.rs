@@ -7,7 +7,7 @@
 use tributary_engine::job::JobSpec;
 use tributary_protocol::body::{Shrinker, is_packed};
 use tributary_protocol::download::ModelForm;
-use tributary_protocol::hash::Sha256Hasher;
+use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::id::JobId;
 use tributary_protocol::update::FormSurvey;
 
@@ -17,11 +17,33 @@ use crate::db::{MadeFor, ModelFileRow};
 use crate::runtime::clock::Clock;
 use crate::runtime::offload::Offload;
 
-/// A file on its way into the store: compressed, hashed and written chunk by chunk.
+/// A file of a version on its way into the store.
 #[derive(Debug)]
 pub(crate) struct MadeFile {
     version: u32,
     form: MadeFor,
+    file: PackedFile,
+}
+
+impl MadeFile {
+    pub(crate) fn begin(bench: &Workbench, clock: &Clock, job: JobId, version: u32, form: MadeFor) -> Self {
+        Self { version, form, file: PackedFile::begin(bench, clock, model_file_key(job, version, form)) }
+    }
+
+    pub(crate) async fn push(&mut self, file: Vec<u8>) -> Result<(), BlobError> {
+        self.file.push(file).await
+    }
+
+    pub(crate) async fn finish(self, now_ms: i64) -> Result<(Role, Staged), BlobError> {
+        let Packed { sha256, bytes, packed, body } = self.file.finish(now_ms).await?;
+        let row = ModelFileRow { version: self.version, form: self.form, sha256, bytes, packed };
+        Ok((Role::Made(row), body))
+    }
+}
+
+/// A file that is compressed, hashed and written chunk by chunk.
+#[derive(Debug)]
+pub(crate) struct PackedFile {
     shrinker: Offload<Shrinker>,
     hasher: Sha256Hasher,
     /// Whether the body is a zstd frame; unknown while it is empty.
@@ -29,11 +51,21 @@ pub(crate) struct MadeFile {
     spool: Spool,
 }
 
-impl MadeFile {
-    pub(crate) fn begin(bench: &Workbench, clock: &Clock, job: JobId, version: u32, form: MadeFor) -> Self {
-        let spool = spool(bench, clock, model_file_key(job, version, form));
+/// Such a file, which a transaction stores.
+#[derive(Debug)]
+pub(crate) struct Packed {
+    /// Of the body.
+    pub(crate) sha256: Sha256Hash,
+    pub(crate) bytes: u64,
+    /// Whether the body is the file as one zstd frame.
+    pub(crate) packed: bool,
+    pub(crate) body: Staged,
+}
+
+impl PackedFile {
+    pub(crate) fn begin(bench: &Workbench, clock: &Clock, name: String) -> Self {
         let (shrinker, hasher) = (Offload::new(Shrinker::default()), Sha256Hasher::new());
-        Self { version, form, shrinker, hasher, packed: None, spool }
+        Self { shrinker, hasher, packed: None, spool: spool(bench, clock, name) }
     }
 
     pub(crate) async fn push(&mut self, file: Vec<u8>) -> Result<(), BlobError> {
@@ -55,20 +87,14 @@ impl MadeFile {
         self.spool.push(body).await
     }
 
-    pub(crate) async fn finish(mut self, now_ms: i64) -> Result<(Role, Staged), BlobError> {
+    pub(crate) async fn finish(mut self, now_ms: i64) -> Result<Packed, BlobError> {
         let shrinker = std::mem::replace(&mut self.shrinker, Offload::new(Shrinker::default()));
         let mut body = Vec::new();
         shrinker.into_inner().finish(&mut body);
         self.write(&body).await?;
-        let staged = self.spool.finish(now_ms).await?;
-        let row = ModelFileRow {
-            version: self.version,
-            form: self.form,
-            sha256: self.hasher.finish(),
-            bytes: self.spool.bytes(),
-            packed: self.packed.unwrap_or_default(),
-        };
-        Ok((Role::Made(row), staged))
+        let body = self.spool.finish(now_ms).await?;
+        let (sha256, bytes) = (self.hasher.finish(), self.spool.bytes());
+        Ok(Packed { sha256, bytes, packed: self.packed.unwrap_or_default(), body })
     }
 }
 

@@ -1,7 +1,8 @@
-//! Versions that no round here has made: version 0, drawn from its job's seed or uploaded, and those of a parent.
+//! Versions that no round here has made: version 0, drawn from its job's seed or uploaded, those of a parent, and
+//! copies of the versions of other jobs.
 
 use tributary_engine::job::JobSpec;
-use tributary_protocol::hash::Sha256Hasher;
+use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::layers::InitialValues;
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::safetensors::{ModelDecoder, ModelFileError, model_file_beginning, model_metadata};
@@ -11,6 +12,7 @@ use super::version::{NewVersion, Role, VersionError, spool};
 use crate::blob::{BlobError, Spool, Workbench, model_key};
 use crate::runtime::clock::Clock;
 use crate::runtime::offload::Offload;
+use crate::services::Services;
 
 /// Values that are drawn at a time: 1 MiB of the file.
 const DRAWN_VALUES: usize = 1 << 18;
@@ -70,7 +72,8 @@ impl FirstFile {
     async fn finish(mut self, bench: &Workbench, clock: &Clock, spec: &JobSpec) -> Result<NewVersion, VersionError> {
         let row = ModelVersion {
             version: self.version,
-            round: None,
+            // The evaluations of fixed models have their numbers.
+            round: spec.file.only_evaluates().then(|| self.version + 1),
             sha256: self.hasher.finish(),
             bytes: self.spool.bytes(),
             created_at_ms: clock.now_ms(),
@@ -86,6 +89,40 @@ impl FirstFile {
         bodies.extend(form);
         Ok(NewVersion { row, bodies, clip_share: None })
     }
+}
+
+/// Copies a stored model with the parameters of the job, as this version.
+pub(crate) async fn copied(
+    services: &Services,
+    bench: &Workbench,
+    spec: &JobSpec,
+    version: u32,
+    (name, sha256): (String, Sha256Hash),
+) -> Result<NewVersion, VersionError> {
+    let mut file = FirstFile::begin(bench, &services.clock, spec, version);
+    // The stored file begins in the same way.
+    file.beginning.clear();
+    let mut reader = services.blobs.chunks(&services.db, name, sha256).await?;
+    while let Some(data) = reader.next().await? {
+        file.push(&data).await?;
+    }
+    file.finish(bench, &services.clock, spec).await
+}
+
+/// Copies a model with the parameters of the job that is being written, as version 0.
+pub(crate) async fn replayed(
+    bench: &Workbench,
+    clock: &Clock,
+    spec: &JobSpec,
+    written: &mut Spool,
+) -> Result<NewVersion, VersionError> {
+    let mut file = FirstFile::begin(bench, clock, spec, 0);
+    file.beginning.clear();
+    let mut reader = written.replay().await?;
+    while let Some(data) = reader.next().await? {
+        file.push(&data).await?;
+    }
+    file.finish(bench, clock, spec).await
 }
 
 /// An uploaded model: checked while it arrives, and stored as it is until it is complete.

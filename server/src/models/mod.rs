@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `version` | a new version: a set of bodies that one transaction stores |
 //! | [`file`] | a file that is made of a version: a form, or a model delta |
+//! | `fixed` | the versions of a job that only evaluates: copies of those of other jobs |
 //! | `first` | version 0: drawn from the job's seed, or uploaded |
 //! | `offer` | what a drawn client is offered: its assignment, and the files that it fetches |
 //! | [`places`] | places for forms that are computed while they are sent |
@@ -21,6 +22,7 @@ pub(crate) mod companion;
 pub(crate) mod error;
 pub(crate) mod file;
 pub(crate) mod first;
+pub(crate) mod fixed;
 pub(crate) mod gather;
 pub(crate) mod offer;
 pub mod places;

@@ -6,7 +6,7 @@ use tributary_engine::job::{JobSpec, SpecError};
 use tributary_engine::round::{Opening, TaskPolicy};
 use tributary_protocol::device::Assignment;
 use tributary_protocol::id::Name;
-use tributary_protocol::job_file::{InitialModel, JobFile, ModelsKept, Retention, StopPolicy};
+use tributary_protocol::job_file::{EvaluationPolicy, InitialModel, JobFile, ModelsKept, Retention, StopPolicy};
 use tributary_protocol::relay::RelayTerms;
 
 use super::upstream::{Upstream, UpstreamError};
@@ -100,7 +100,11 @@ pub(super) async fn take(
 
 /// The parent's job as it is here: its rounds are the parent's, and so is when it ends.
 fn played(terms: &RelayTerms, population: &Name) -> JobFile {
+    // The parent sends the models.
+    let evaluation = terms.job.evaluation.clone();
+    let evaluation = evaluation.map(|evaluation| EvaluationPolicy { models: Vec::new(), ..evaluation });
     JobFile {
+        evaluation,
         population: population.clone(),
         initial_model: InitialModel::Upload,
         stop: StopPolicy::default(),

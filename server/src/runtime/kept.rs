@@ -35,6 +35,11 @@ impl<K: Eq + Hash, V: Clone> Kept<K, V> {
         values.insert(key, (now_ms, value));
     }
 
+    /// Forgets the value.
+    pub fn forget(&self, key: &K) {
+        self.values.locked().remove(key);
+    }
+
     /// The value, which `make` makes where there is none or it is too old. One caller makes values at a time, and those
     /// who wait for it meanwhile share the answer, so that any number of callers costs one `make` per time.
     ///
@@ -76,6 +81,8 @@ mod tests {
         assert_eq!([99, 100, 109, 110].map(|now_ms| kept.get(&"a", now_ms)), [None, Some(1), Some(1), None]);
         kept.keep("b", 2, 110);
         assert_eq!(kept.values.lock().unwrap().len(), 1);
+        kept.forget(&"b");
+        assert_eq!(kept.get(&"b", 110), None);
     }
 
     #[tokio::test]

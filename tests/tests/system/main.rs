@@ -16,6 +16,7 @@
 //! | [`simulation`] | drawn histories of losses, deaths and restarts: what was acknowledged is counted once |
 //! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
 //! | [`relays`] | relays between clients and coordinator: the bits of a tree, and what fails in one |
+//! | [`releases`] | released models: who gets which, what a gate holds back, models that are only evaluated |
 //! | [`schema`] | the OpenAPI document holds for drawn requests |
 //! | [`diagnosis`] | known worlds, and what operators read about them |
 //! | [`truth`] | known worlds, and whether what operators read of results, health and losses is true |
@@ -41,6 +42,7 @@ mod onnx;
 mod outside;
 mod python;
 mod relays;
+mod releases;
 mod rounds;
 mod scheduled;
 mod schema;

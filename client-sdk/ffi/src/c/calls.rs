@@ -91,6 +91,7 @@ pub unsafe extern "C" fn tributary_client_new(
                     u32::MAX => 0,
                     seconds => seconds,
                 },
+                channels: Vec::new(),
                 ca_pem: if asked.ca_pem.is_null() { None } else { Some(text("ca_pem", asked.ca_pem)?) },
                 allow_plaintext: asked.allow_plaintext != 0,
                 sdk: Some("c".to_owned()),

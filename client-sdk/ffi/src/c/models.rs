@@ -12,6 +12,7 @@ use super::status::{TributaryStatus, c_text, call, fill_in, give_text, text, the
 use super::types::{TributaryClient, TributaryModel, TributaryPrediction, TributaryValue};
 use crate::errors::TributaryError;
 use crate::model::Model;
+use crate::release::Freshness;
 
 thread_local! {
     /// What the pointers of this thread's last prediction point to.
@@ -54,10 +55,39 @@ pub unsafe extern "C" fn tributary_model_of_job(
     })
 }
 
+/// The model that was released on a channel, such as `stable`, whether or not this client trains. `freshness` is
+/// `latest`, which downloads a newer release first, or `local`, which asks nobody. It is null until a release is here.
+/// Free it with `tributary_model_free`.
+///
+/// # Safety
+/// The pointers are null or valid, and the texts end with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_model_of_channel(
+    client: *const TributaryClient,
+    channel: *const c_char,
+    freshness: *const c_char,
+    model: *mut *mut TributaryModel,
+) -> TributaryStatus {
+    // SAFETY: the caller promises what the functions ask for.
+    call(|| unsafe {
+        if model.is_null() {
+            return Err(TributaryError::bad_input("the place for the result is null"));
+        }
+        model.write(std::ptr::null_mut());
+        let freshness = match text("freshness", freshness)?.as_ref() {
+            "latest" => Freshness::Latest,
+            "local" => Freshness::Local,
+            _ => return Err(TributaryError::bad_input("freshness is latest or local")),
+        };
+        let found = there("client", client)?.0.released(&text("channel", channel)?, Some(freshness), None, None)?;
+        found.map_or(Ok(()), |found| give(model, || Ok(TributaryModel(found))))
+    })
+}
+
 /// Frees a model; null is allowed. No prediction of it may run.
 ///
 /// # Safety
-/// It comes from `tributary_model_of_file` or `tributary_model_of_job` and is not used again.
+/// It comes from a function of this page that gives one, and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_model_free(model: *mut TributaryModel) {
     // SAFETY: the caller promises it.

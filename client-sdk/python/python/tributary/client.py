@@ -8,7 +8,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike, fsdecode
@@ -163,7 +163,8 @@ class Client:
     `token` is an enrolment token. `state_dir` keeps identity, model cache and undelivered work; two processes must not
     share it. `attributes` describe the device: jobs choose clients by them. `wait_s` is how long the coordinator may hold
     a check-in while it has no work, at most 60. `checkpoint_every_s` is how often a training that goes on is stored, so
-    that after a kill the next session goes on from there; 0 for never. `ca` are the CAs to trust instead of the system's:
+    that after a kill the next session goes on from there; 0 for never. `channels` are those whose releases sessions and
+    `update_releases` get. `ca` are the CAs to trust instead of the system's:
     a path, or PEM as bytes. `allow_plaintext` allows `http://` to other machines. `report_errors` is what the operator
     learns of an exception of the trainer: its `"type"`, or with `"text"` also its text, which may quote examples or paths.
     `attest` obtains what the platform says about the machine, where the operator asks for it at enrolment: it takes the
@@ -179,6 +180,7 @@ class Client:
         attributes: Optional[Mapping[str, str]] = None,
         wait_s: float = 30.0,
         checkpoint_every_s: int = 300,
+        channels: Sequence[str] = (),
         ca: Authorities = None,
         allow_plaintext: bool = False,
         report_errors: Literal["type", "text"] = "type",
@@ -202,6 +204,7 @@ class Client:
             "attributes": attributes,
             "wait_ms": int(wait_s * 1000),
             "checkpoint_every_s": checkpoint_every_s,
+            "channels": list(channels),
             "ca_pem": pem(ca),
             "allow_plaintext": allow_plaintext,
         }
@@ -229,6 +232,28 @@ class Client:
         """
         native = self._session.model(job)
         return None if native is None else Model(native)
+
+    def released(
+        self,
+        channel: str,
+        freshness: Literal["latest", "local", "local_then_update"] = "latest",
+        host: Optional[Host] = None,
+    ) -> Optional[Model]:
+        """The model that was released on a channel, such as `"stable"`, whether or not this client trains.
+
+        `"latest"` downloads a newer release first, `"local"` asks nobody, and `"local_then_update"` is what is here, at
+        once, and lets the next session or update get a newer one. `None` until a release is here. What is here stays
+        until a newer release is whole and can be used. Raises `TributaryError` if nothing is here and the coordinator
+        does not answer.
+        """
+        bridge = None if host is None else _HostBridge(host)
+        native = self._session.released(channel, freshness, bridge)
+        return None if native is None else Model(native)
+
+    def update_releases(self, host: Optional[Host] = None) -> float:
+        """Gets the newest releases of `channels`, for a device that never trains. Seconds until the next call is due; an
+        earlier one asks nothing. Sessions do the same."""
+        return self._session.update_releases(None if host is None else _HostBridge(host))
 
     def run_once(self, trainer: Union[Trainer, LayerTrainer], host: Optional[Host] = None) -> Outcome:
         """One session: delivers finished work of an earlier one, or checks in and does the work of one round.

@@ -229,6 +229,10 @@ export interface Answer {
 export type Assignment = Traffic & {
   /** Accuracy that an evaluator reported, 0 to 1. */
   accuracy?: number;
+  /** Upper end of that interval. */
+  accuracy_high?: number;
+  /** Lower end of the 95 % interval (Wilson's) of that accuracy, by its number of examples. */
+  accuracy_low?: number;
   /** Time at which the client was drawn. */
   assigned_at_ms: number;
   /** Attributes of the client, as of its last check-in. */
@@ -356,6 +360,9 @@ export type AuditAction =
   | "job.round_policy"
   | "job.change"
   | "job.delete"
+  | "release.create"
+  | "release.widen"
+  | "release.withdraw"
   | "model.pin"
   | "model.unpin"
   | "model.upload"
@@ -474,8 +481,23 @@ export interface ChangeStanding {
   standing: Standing;
 }
 
+/** What a channel has for a client. */
+export interface ChannelAnswer {
+  /** When to ask again, in milliseconds. It is randomised, so that a fleet does not ask at once. */
+  ask_after_ms: number;
+  /** The channel. */
+  channel: Name;
+  /**
+   * The client's release. Absent where the channel has none for it: a client that has one stops using
+   * it.
+   */
+  release?: Released;
+}
+
 /** Response to a check-in, with what else the client should do. */
 export type CheckInReply = CheckInResponse & {
+  /** The channels that have another release for the client than the one that it has. */
+  channels?: ChannelAnswer[];
   /**
    * Credentials to replace now: a certificate of which two thirds of the time are over, a secret of 30
    * days.
@@ -494,6 +516,11 @@ export interface CheckInRequest {
   answers?: boolean;
   /** Current attributes. They replace those of earlier check-ins. */
   attributes?: Attributes;
+  /**
+   * The channels whose releases the app follows, at most 8, each with the SHA-256 of the model's file
+   * that the client has of it. A newer release comes with the answer.
+   */
+  channels?: Record<string, string | null>;
   /**
    * Codecs in which the client can write updates. The coordinator ignores names that it does not know,
    * such as those of a newer SDK.
@@ -669,6 +696,8 @@ export interface Client {
   population: Name;
   /** Number of rounds in which its update was rejected; included in `failed`. */
   rejected?: number;
+  /** The releases that it says it has, by channel. Only in the answer about one client. */
+  releases?: HeldRelease[];
   /** Number of rounds in which it reported. */
   reported: number;
   /**
@@ -866,6 +895,30 @@ export interface CreateJob {
 export interface CreatePopulation {
   /** Name of the population, unique in the deployment. */
   name: Name;
+}
+
+/** The release of a version. */
+export interface CreateRelease {
+  /** Attributes that a client must have. Default: none. */
+  attributes?: Record<string, string>;
+  /** The channel. */
+  channel: Name;
+  /**
+   * Whether clients get the version's own bits. Default: false, and where the channel has a release with
+   * the same parameters, the release is that one plus 8-bit differences.
+   */
+  exact?: boolean;
+  /**
+   * What an evaluation of the release must show before it goes out: a measure, `>=` or `<=`, and a
+   * number, such as `accuracy >= 0.9`. Default: none, it goes out at once.
+   */
+  gate?: string;
+  /** Job that made the version. */
+  job: JobId;
+  /** Share of the clients, in millionths. Default: all. */
+  share?: Share;
+  /** The version. */
+  version: number;
 }
 
 /** Request for a new token. Its kind is explicit. */
@@ -1096,6 +1149,20 @@ export interface Dgc {
   warm_up_rounds?: number;
 }
 
+/** The 8-bit differences between a release and one before it. */
+export interface Difference {
+  /** SHA-256 of the file that they are added to. */
+  base_sha256: Sha256Hash;
+  /** Length of that body. */
+  bytes: number;
+  /** Its number, which the header of the file names. */
+  number: number;
+  /** The release that results. */
+  release: ReleaseId;
+  /** SHA-256 of the body as it is sent, compressed or not. */
+  sha256: Sha256Hash;
+}
+
 /** What the weighted sum of a buffer is divided by. */
 export type Divisor = "count" | "weights";
 
@@ -1200,6 +1267,17 @@ export interface EvaluationPolicy {
    * 1.
    */
   every_rounds?: number;
+  /**
+   * Of a job that only evaluates: the models, 1 to 20, each as `job:version` with the name or id of a
+   * job of the same population. They have the parameters of this job's model. Left out with
+   * `initial_model = "upload"`.
+   */
+  models?: string[];
+  /**
+   * Whether the job only evaluates: fixed models, one after the other, without any training. It is
+   * complete when each has been evaluated or abandoned. Default: false.
+   */
+  only?: boolean;
   /** Clients drawn per report of `reports_goal`, 1 to 10. Default: 1. */
   over_selection?: number;
   /**
@@ -1343,6 +1421,20 @@ export type HealthKind =
 
 /** A height and a width, as a pair or as one number for both. */
 export type HeightWidth = number | number[];
+
+/** The release that a client has of a channel. */
+export interface HeldRelease {
+  /** The channel. */
+  channel: Name;
+  /** Job that made the model. */
+  job_name: Name;
+  /** Number of the release in the channel. */
+  number: number;
+  /** Since when the client says that it has it. */
+  since_ms: number;
+  /** Version in that job. */
+  version: number;
+}
 
 /** Settings of `hierarchical`. */
 export interface Hierarchical {
@@ -2568,6 +2660,79 @@ export interface RelayTerms {
   places: number;
 }
 
+/** A model version that the apps of a population predict with. */
+export interface Release {
+  /** Attributes of the clients that it is meant for. Empty: all of them. */
+  attributes?: Record<string, string>;
+  /** The release that the differences are added to. Absent where there are none. */
+  base?: number;
+  /** Length of that file in bytes. */
+  bytes: number;
+  /** When its state or share changed last. */
+  changed_at_ms: number;
+  /** The channel that apps ask for. */
+  channel: Name;
+  /** Number of clients that say that they have it. */
+  clients: number;
+  /** When it was made. */
+  created_at_ms: number;
+  /** When its files were deleted, because newer releases had replaced it. This entry stays. */
+  deleted_at_ms?: number;
+  /** Length of the differences in bytes, as they are sent. */
+  difference_bytes?: number;
+  /** What its evaluation must show before it goes out. */
+  gate?: string;
+  /** The job that evaluates it for its gate. */
+  gate_job?: JobId;
+  /** Its id. */
+  id: ReleaseId;
+  /** Job that made the version. It may be deleted since. */
+  job: JobId;
+  /** Name of that job when the release was made. */
+  job_name: Name;
+  /** Its number in the channel, from 1. */
+  number: number;
+  /** Population of its clients. */
+  population: Name;
+  /** SHA-256 of the model's file. It is the version's, unless the release was made by 8-bit differences. */
+  sha256: Sha256Hash;
+  /** Share of the clients that it is meant for, in millionths. */
+  share: Share;
+  /** Where it stands. */
+  state: ReleaseState;
+  /** What that evaluation came to. */
+  verdict?: string;
+  /** The version. */
+  version: number;
+}
+
+/** Id of a release of a model to the apps of a population. */
+export type ReleaseId = string;
+
+/** Where a release stands. */
+export type ReleaseState = "held" | "out" | "withdrawn" | "refused";
+
+/** A release, as a client downloads it. */
+export interface Released {
+  /** Length of that file. */
+  bytes: number;
+  /** What the model is, and how it is used. */
+  card: unknown;
+  /**
+   * Differences up to this release, at most 3, in ascending order. A client whose file has the
+   * `base_sha256` of one of them downloads that one and those after it, instead of the whole file.
+   */
+  differences?: Difference[];
+  /** Its id. */
+  id: ReleaseId;
+  /** The job that made it, whose own parameters a client may have kept. */
+  job: JobId;
+  /** Its number in the channel, from 1. */
+  number: number;
+  /** SHA-256 of the model's file: a safetensors file of 32-bit values. */
+  sha256: Sha256Hash;
+}
+
 /** A credential that the client should replace now. It works a while longer. */
 export type Renewal = "certificate" | "secret";
 
@@ -3070,6 +3235,9 @@ export interface ShapeCount {
   shape: string;
 }
 
+/** A share of clients in millionths: 1 to 1,000,000. */
+export type Share = number;
+
 /** How people can sign in, besides with an account. */
 export interface SignInWays {
   /** With an identity provider, at `/operator/v1/oidc/login`. */
@@ -3534,6 +3702,12 @@ export interface WhatIf {
   deadline_ms: number;
   /** Number of clients without a report in time, including those that gave up or were rejected. */
   dropped: number;
+}
+
+/** A change of a release. */
+export interface WidenRelease {
+  /** The new share of the clients, in millionths: more than before. */
+  share: Share;
 }
 
 /** The amount of work from a model version on. */

@@ -51,6 +51,7 @@ export type {
   PhaseSpan,
   Population,
   Problem,
+  Release,
   Role,
   Round,
   RoundDetail,

@@ -182,6 +182,11 @@ function Head({ client, changed }: { client: Client; changed: () => void }) {
           )}
         </p>
         <Attributes value={client.attributes} granted={client.granted} />
+        {client.releases?.map(({ channel, number, job_name, version, since_ms }) => (
+          <p key={channel}>
+            has release {count(number)} of {channel}: {job_name} version {count(version)}, since <Ago at={since_ms} />
+          </p>
+        ))}
         {client.standing !== undefined && client.standing !== "active" && (
           <p>
             <StateTag state={client.standing} /> {client.standing_reason}

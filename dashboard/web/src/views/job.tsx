@@ -17,8 +17,10 @@ import { JobHead } from "./job-head";
 import { JobMetrics } from "./job-metrics";
 import { JobModels } from "./job-models";
 import { PrivacyPanel } from "./job-privacy";
+import { JobReleases } from "./job-releases";
 import { JobRounds } from "./job-rounds";
 import { JobSessions } from "./job-sessions";
+import { JobSites } from "./job-sites";
 import { LiveRound, LiveRounds } from "./live-round";
 import { OutlookPanel } from "./outlook";
 import { Waiting } from "./overview";
@@ -86,7 +88,12 @@ export function JobView({ id }: { id: string }) {
         </>
       )}
       {tab === "sessions" && <JobSessions job={data} />}
-      {tab === "models" && <JobModels job={data} />}
+      {tab === "models" && (
+        <>
+          <JobModels job={data} />
+          <JobReleases job={data} />
+        </>
+      )}
       {tab === "file" && <JobFileView job={data} />}
     </>
   );
@@ -105,7 +112,13 @@ function Progress({ job }: { job: Job }) {
   return (
     <>
       {job.state !== "stopped" && job.state !== "completed" && <OpenRounds job={job} />}
-      {job.file.analysis ? <AnswersPanel job={job} /> : <JobCurves job={job} />}
+      {job.file.evaluation?.only ? (
+        <JobSites job={job} />
+      ) : job.file.analysis ? (
+        <AnswersPanel job={job} />
+      ) : (
+        <JobCurves job={job} />
+      )}
       {job.file.privacy && <PrivacyPanel job={job} />}
       {!job.file.analysis && <JobMetrics job={job} />}
       <JobRounds job={job} brief />

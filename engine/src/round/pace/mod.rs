@@ -14,6 +14,8 @@ pub enum RetryReason {
     Held,
     /// No job of its population is running, so none is expected soon.
     NoJob,
+    /// It asked for a release, which it may do without taking part in rounds.
+    Release,
     /// The coordinator is stopping or cannot reach its database.
     Unavailable,
 }
@@ -30,6 +32,8 @@ const DEVIATIONS: f64 = 7.0;
 const WINDOW_MS_SMALL: u64 = 600_000;
 /// Longest window. Each client checks in about this often at least.
 const WINDOW_MS_MAX: u64 = 86_400_000;
+/// Mean time between two questions for a release: an hour in milliseconds.
+const RELEASE_MS_MIN: u64 = 3_600_000;
 /// Time in which check-ins bring a round its cohort.
 const COHORT_WITHIN_MS: u64 = 60_000;
 /// Check-ins per client of a cohort in this time: some are not eligible, and rounds follow each other.
@@ -91,6 +95,7 @@ impl Pace {
             RetryReason::Held if clients <= self.most_per_second => return 0,
             RetryReason::NothingCame | RetryReason::Held => fleet_ms.max(1_000),
             RetryReason::NoJob => fleet_ms.max(5_000),
+            RetryReason::Release => fleet_ms.max(RELEASE_MS_MIN),
             RetryReason::Unavailable => fleet_ms.max(2_000),
         };
         centre_ms / 2 + stream.below(centre_ms)

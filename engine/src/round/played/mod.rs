@@ -20,7 +20,7 @@ use super::member::Member;
 use super::opening::{History, opening};
 use super::policy::{TaskPolicy, Tempo, staleness};
 use super::step::Step;
-use super::view::{Context, Descriptions, JobFacts, JobView, OpenRound, OpenWork, Source};
+use super::view::{Context, Descriptions, FixedModels, JobFacts, JobView, OpenRound, OpenWork, Source};
 
 /// A job file with these tables.
 pub(super) fn job_file(tables: &str) -> JobFile {
@@ -41,6 +41,7 @@ pub(super) const FRESH: JobFacts = JobFacts {
     last_ended_at_ms: None,
     last_committed_round: None,
     last_committed_evaluated: false,
+    fixed: FixedModels { models: 0, opened: 0 },
     accuracy: None,
     metric: None,
     is_spent: false,

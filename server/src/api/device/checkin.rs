@@ -9,6 +9,7 @@ use axum::extract::State;
 use tributary_engine::round::{HELD_MS_MIN, RetryReason};
 use tributary_protocol::device::{Assignment, CheckInReply, CheckInRequest, CheckInResponse, WaitsFor};
 use tributary_protocol::problem::ProblemType;
+use tributary_protocol::release::CHANNELS_MAX;
 use tributary_protocol::state::Standing;
 
 use super::texts::require_text;
@@ -31,8 +32,12 @@ pub(super) async fn check_in(
     origin: Origin,
     Json(mut request): Json<CheckInRequest>,
 ) -> Answer<Json<CheckInReply>> {
-    let answer = |response| Ok(Json(CheckInReply { response, renew: due.renewals() }));
     require_text(&request.attributes)?;
+    let channels = std::mem::take(&mut request.channels);
+    if channels.len() > CHANNELS_MAX {
+        let detail = format!("a client follows at most {CHANNELS_MAX} channels");
+        return Err(ApiError::new(ProblemType::Malformed, detail));
+    }
     if request.relay.is_some() && !client.is_relay() {
         let detail = "the token of this client grants no relay: its parent makes one with token create --relay";
         return Err(ApiError::new(ProblemType::Forbidden, detail));
@@ -44,6 +49,11 @@ pub(super) async fn check_in(
     // The futures that ask the database are boxed and freed before the client is held, because ten thousand futures
     // wait in the code below.
     Box::pin(Fleet::remember(&app, &client, &request)).await?;
+    let channels = match channels.is_empty() {
+        true => Vec::new(),
+        false => Box::pin(app.releases.news((&app, &app.fleet), &client, channels)).await?,
+    };
+    let answer = |response| Ok(Json(CheckInReply { response, renew: due.renewals(), channels }));
     if client.standing == Standing::Quarantined {
         app.metrics.checkin(client.population.as_str(), CheckInAnswer::NoJob);
         let retry_after_ms = Box::pin(app.fleet.retry_of(&app, &client, RetryReason::NoJob)).await?;

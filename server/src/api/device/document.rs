@@ -8,6 +8,7 @@ use tributary_protocol::device::{
 use tributary_protocol::download::{FormQuery, ModelForm};
 use tributary_protocol::inputs::Description;
 use tributary_protocol::relay::{ReportQuery, SumQuery};
+use tributary_protocol::release::{ChannelAnswer, ReleaseQuery};
 
 use crate::api::openapi::{BYTES, Bearer, Call, Part, delete, get, head, patch, post, put};
 
@@ -74,6 +75,25 @@ fn work() -> Vec<Call> {
             .header("If-None-Match", "The ETag of what is there already.")
             .answers_raw(200, "The file.", BYTES)
             .answers_raw(206, "The part that was asked for.", BYTES)
+            .nothing(304, "What is there already is right."),
+        get("/release", "release", "What a channel has for this client.")
+            .query::<ReleaseQuery>()
+            .header("If-None-Match", "The SHA-256 of the model's file that the client has, in quotes.")
+            .answers::<ChannelAnswer>(200, "Its release, and when to ask again.")
+            .nothing(304, "The client has its release; `Tributary-Ask-After-Ms` says when to ask again."),
+        get("/releases/{release}/model", "fetchRelease", "The model of a release as a safetensors file.")
+            .header("Range", "One range of bytes.")
+            .header("If-None-Match", "The ETag of what is there already.")
+            .answers_raw(200, "The file.", BYTES)
+            .answers_raw(206, "The part that was asked for.", BYTES)
+            .nothing(304, "What is there already is right."),
+        get("/releases/{release}/difference", "fetchDifference", "The 8-bit differences that lead to a release.")
+            .header("Range", "One range of bytes.")
+            .header("If-None-Match", "The ETag of what is there already.")
+            .answers_raw(200, "The file.", BYTES)
+            .answers_raw(200, "The file as one zstd frame.", ZSTD)
+            .answers_raw(206, "The part that was asked for.", BYTES)
+            .answers_raw(206, "The part that was asked for.", ZSTD)
             .nothing(304, "What is there already is right."),
         get("/assignments/{assignment}", "assignmentStatus", "Whether the round still wants this client's report.")
             .query::<StatusQuery>()

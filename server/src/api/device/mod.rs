@@ -6,6 +6,7 @@ pub(super) mod document;
 mod group;
 mod jobs;
 mod leave;
+mod release;
 mod report;
 mod texts;
 mod update;
@@ -40,6 +41,9 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs/{job}/models/{version}", get(model))
         .route("/jobs/{job}/models/{version}/delta", get(step))
         .route("/jobs/{job}/models/{version}/control", get(control))
+        .route("/release", get(release::release))
+        .route("/releases/{release}/model", get(release::model))
+        .route("/releases/{release}/difference", get(release::difference))
         .route("/assignments/{id}", get(report::status))
         .route(
             "/assignments/{id}/update",

@@ -96,7 +96,8 @@ pub(super) async fn show(
     let mut tx = app.db.read().await?;
     let (client, _) = operator.client(&mut tx, id).await?;
     let online = Online::read(&app.fleet, &mut tx, app.clock.now_ms()).await?;
-    Ok(Json(client_view(client, &online)))
+    let releases = tx.held_releases(client.id).await?;
+    Ok(Json(Client { releases, ..client_view(client, &online) }))
 }
 
 fn client_view(client: Client, online: &Online) -> Client {

@@ -3,10 +3,10 @@
 use tributary_protocol::job_file::RoundPolicyChange;
 use tributary_protocol::operator::{
     Account, Assignment, AttributeName, AuditEntry, ChangeJob, ChangePassword, ChangeStanding, ClassStats, Client,
-    ClientAssignment, ClientOrder, CreateAccount, CreateJob, CreatePopulation, CreateToken, CreatedToken, Curve, Event,
-    Job, JobAnswers, JobDraft, JobPrivacyState, Login, ModelVersion, Node, Order, Outlook, Overview, PageQuery,
-    Population, Round, RoundDetail, RoundSort, ScalarCurve, ScheduledWork, Session, ShapeCount, SignInWays, SignedIn,
-    StaleClient, System, TestSet, TestSetState, Token,
+    ClientAssignment, ClientOrder, CreateAccount, CreateJob, CreatePopulation, CreateRelease, CreateToken,
+    CreatedToken, Curve, Event, Job, JobAnswers, JobDraft, JobPrivacyState, Login, ModelVersion, Node, Order, Outlook,
+    Overview, PageQuery, Population, Release, Round, RoundDetail, RoundSort, ScalarCurve, ScheduledWork, Session,
+    ShapeCount, SignInWays, SignedIn, StaleClient, System, TestSet, TestSetState, Token, WidenRelease,
 };
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Role, Task};
 
@@ -19,6 +19,7 @@ use super::jobs::JobsQuery;
 use super::oidc::CallbackQuery;
 use super::overview::OverviewQuery;
 use super::people::RevokeQuery;
+use super::releases::ReleasesQuery;
 use super::rounds::{AssignmentsQuery, CurveQuery, RoundsQuery, TaskQuery};
 use super::table::{Format, MetricsQuery};
 use crate::api::openapi::{BYTES, Bearer, Call, Part, delete, get, patch, post, put};
@@ -27,7 +28,7 @@ const TOML: &str = "application/toml";
 const STREAM: &str = "text/event-stream";
 
 pub(in crate::api) fn part() -> Part {
-    let calls = [people(), accounts(), jobs(), rounds(), clients(), system()].into_iter().flatten();
+    let calls = [people(), accounts(), jobs(), rounds(), clients(), releases(), system()].into_iter().flatten();
     Part {
         tag: "operator",
         description: "What command line and dashboard use.",
@@ -246,6 +247,25 @@ fn clients() -> Vec<Call> {
         get("/populations/{population}/classes", "classes", "How clients fare, by the value of an attribute.")
             .query::<ClassesQuery>()
             .list::<ClassStats>("The classes."),
+    ]
+}
+
+fn releases() -> Vec<Call> {
+    vec![
+        get("/releases", "releases", "Releases of a population, the newest of each channel first.")
+            .query::<ReleasesQuery>()
+            .page::<Release>("All of them."),
+        post("/releases", "createRelease", "Releases a model version to the apps of its population.")
+            .role(Role::Operator)
+            .takes::<CreateRelease>()
+            .answers::<Release>(201, "The release."),
+        patch("/releases/{release}", "widenRelease", "Lets a release reach a larger share of the clients.")
+            .role(Role::Operator)
+            .takes::<WidenRelease>()
+            .answers::<Release>(200, "The release."),
+        post("/releases/{release}/withdraw", "withdrawRelease", "Takes a release back.")
+            .role(Role::Operator)
+            .answers::<Release>(200, "The release."),
     ]
 }
 

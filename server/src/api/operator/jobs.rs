@@ -29,6 +29,7 @@ use crate::blob::Workbench;
 use crate::db::{DbError, JobCause, JobRow, Transition, Tx};
 use crate::lifecycle::jobs;
 use crate::models::first::{UploadedModel, draw_first};
+use crate::models::fixed::fixed_models;
 use crate::models::version::NewVersion;
 use crate::runtime::entropy;
 
@@ -55,15 +56,16 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(view(&app, row)?)).into_response())
 }
 
-/// Stores a job, with its first model if that is drawn from the seed.
+/// Stores a job, with its first model if that is drawn from the seed, or with the models that it only evaluates.
 async fn create_with_model(app: &App, permit: Permit<Steers>, spec: &JobSpec, bench: &Workbench) -> Answer<JobRow> {
-    let mut model = match spec.file.initial_model {
-        InitialModel::Random => Some(draw_first(bench, &app.clock, spec).await?),
-        InitialModel::Upload => None,
+    let mut models = match spec.file.initial_model {
+        InitialModel::Upload => Vec::new(),
+        InitialModel::Random if spec.file.only_evaluates() => fixed_models(app, bench, spec).await?,
+        InitialModel::Random => vec![draw_first(bench, &app.clock, spec).await?],
     };
     let (id, now_ms) = (spec.id, app.clock.now_ms());
     let mut tx = app.db.begin().await?;
-    jobs::create(&mut tx, spec, model.as_mut(), now_ms).await?;
+    jobs::create(&mut tx, spec, &mut models, now_ms).await?;
     let detail = format!("{}/{}", spec.file.population, spec.file.name);
     let row = tx.job(id).await?.ok_or_else(|| ApiError::internal("a job that was stored is gone"))?;
     permit.audits(&mut tx, AuditAction::JobCreate, &id, Some(detail), now_ms).await?;

@@ -16,6 +16,7 @@ mod outlook;
 mod overview;
 mod people;
 mod privacy;
+mod releases;
 mod rounds;
 mod schedules;
 mod stale;
@@ -75,6 +76,9 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs/{job}/stale-clients", get(stale::list))
         .route("/jobs/{job}/shapes", get(clients::shapes))
         .route("/jobs/{job}/rounds/{number}/assignments", get(rounds::assignments))
+        .route("/releases", get(releases::list).post(releases::create))
+        .route("/releases/{release}", patch(releases::widen))
+        .route("/releases/{release}/withdraw", post(releases::withdraw))
         .route("/schedules", get(schedules::list))
         .route("/events", get(events::list))
         .route("/feed", get(feed::stream))

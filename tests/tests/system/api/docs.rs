@@ -70,7 +70,7 @@ async fn every_call_of_the_document_exists() {
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let zeros = "0".repeat(32);
-            let made_up = ["job", "token", "client", "assignment"]
+            let made_up = ["job", "token", "client", "assignment", "release"]
                 .iter()
                 .fold(path.clone(), |path, kind| path.replace(&format!("{{{kind}}}"), &format!("{kind}_{zeros}")));
             let made_up = made_up

@@ -12,6 +12,7 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
     let assignment = format!("assignment_{}", "0".repeat(32));
     let token = format!("token_{}", "0".repeat(32));
     let client = format!("client_{}", "0".repeat(32));
+    let release = format!("release_{}", "0".repeat(32));
     let operator = [
         (Method::GET, "/populations".into()),
         (Method::POST, "/populations".into()),
@@ -54,6 +55,10 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
         (Method::PUT, format!("/jobs/{job}/test-set")),
         (Method::GET, format!("/jobs/{job}/shapes")),
         (Method::GET, format!("/jobs/{job}/rounds/1/assignments")),
+        (Method::GET, "/releases?population=devices".into()),
+        (Method::POST, "/releases".into()),
+        (Method::PATCH, format!("/releases/{release}")),
+        (Method::POST, format!("/releases/{release}/withdraw")),
         (Method::GET, format!("/events?job={job}")),
         (Method::GET, "/feed".into()),
         (Method::GET, "/nodes".into()),
@@ -82,6 +87,9 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
         (Method::GET, format!("/jobs/{job}/models/0")),
         (Method::GET, format!("/jobs/{job}/models/0/delta")),
         (Method::GET, format!("/jobs/{job}/models/0/control")),
+        (Method::GET, "/release?channel=stable".into()),
+        (Method::GET, format!("/releases/{release}/model")),
+        (Method::GET, format!("/releases/{release}/difference")),
         (Method::GET, format!("/assignments/{assignment}")),
         (Method::PUT, format!("/assignments/{assignment}/update?weight=1&loss=1&steps=1&train_ms=1")),
         (Method::PATCH, format!("/assignments/{assignment}/update?weight=1&loss=1&steps=1&train_ms=1")),

@@ -1,6 +1,6 @@
 //! Assignments and the bodies of their updates.
 
-use tributary_engine::round::Term;
+use tributary_engine::round::{Term, interval};
 use tributary_protocol::device::Attributes;
 use tributary_protocol::operator::{Assignment, Round};
 use tributary_protocol::scalars::Scalars;
@@ -154,6 +154,8 @@ pub(super) async fn assignments_are_listed_by_client_number(db: &Db) {
         loss: Some(0.5),
         metrics: Scalars::new(),
         accuracy: Some(0.75),
+        accuracy_low: Some(interval(0.75, 10).0),
+        accuracy_high: Some(interval(0.75, 10).1),
         work_ms: Some(12),
         update_norm: Some(0.5),
         cosine: None,

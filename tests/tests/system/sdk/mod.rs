@@ -11,6 +11,7 @@ mod masked_kills;
 mod own;
 mod partial;
 mod personal;
+mod released;
 mod schedules;
 mod sessions;
 mod suspended;

@@ -72,13 +72,13 @@ async fn a_client_predicts_with_its_own_personal_layers() {
 /// A store that remembers what it held whenever a process could have died: after each operation. Stores replace an
 /// entry in one step, and a download is in none of the entries that predict before it has arrived.
 #[derive(Debug, Default)]
-struct Remembers {
+pub(super) struct Remembers {
     entries: Mutex<BTreeMap<String, Vec<u8>>>,
-    moments: Mutex<Vec<BTreeMap<String, Vec<u8>>>>,
+    pub(super) moments: Mutex<Vec<BTreeMap<String, Vec<u8>>>>,
 }
 
 impl Remembers {
-    fn of(entries: BTreeMap<String, Vec<u8>>) -> Arc<Self> {
+    pub(super) fn of(entries: BTreeMap<String, Vec<u8>>) -> Arc<Self> {
         Arc::new(Self { entries: Mutex::new(entries), moments: Mutex::default() })
     }
 
@@ -126,7 +126,7 @@ impl Store for Remembers {
     }
 }
 
-fn client_of(world: &World, store: Arc<Remembers>) -> Client {
+pub(super) fn client_of(world: &World, store: Arc<Remembers>) -> Client {
     let builder = Client::builder(world.server(), world.enrolment.clone()).store(store);
     let transport = Arc::new(HttpTransport::new(world.http.clone()));
     builder.transport(transport).clock(Arc::new(JumpingClock::default())).build().unwrap()
