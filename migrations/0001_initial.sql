@@ -151,6 +151,21 @@ create table audit (
     hash text not null
 );
 create index audit_of_population on audit (population, number);
+-- What people look for stands between many enrolments.
+create index audit_without_enrolments on audit (number) where action <> 'client.enrol';
+
+-- One row for all enrolments with one token on one day, which the list of the log shows in their place.
+create table audit_enrolments (
+    -- As in audit: the token's id.
+    actor text not null,
+    -- Days since 1970 (UTC).
+    day bigint not null,
+    entries bigint not null,
+    first_at_ms bigint not null,
+    -- The number of the newest of them.
+    last_number bigint not null unique,
+    primary key (actor, day)
+);
 
 -- One row: number and hash of the newest entry. Its lock orders the writers on PostgreSQL.
 create table audit_head (
@@ -722,13 +737,28 @@ create table schedules (
 -- Notifications that are sent to the webhook of the configuration.
 create table notices (
     -- Repeated in the body, so that a receiver can recognise one that is sent twice.
-    id text primary key,
+    id text not null,
+    -- Which webhook takes it: empty for the one that takes all, else a population.
+    target text not null,
     -- JSON.
     body text not null,
     created_at_ms bigint not null,
     attempts bigint not null default 0,
     -- When it is sent again; whoever moves this on sends it. Null when it was sent or given up.
     next_at_ms bigint,
-    sent_at_ms bigint
+    sent_at_ms bigint,
+    primary key (id, target)
 );
 create index notices_due on notices (next_at_ms) where next_at_ms is not null;
+
+-- Lines of health that call for an action: told to the webhooks once they stay, and when they are gone.
+create table health_findings (
+    -- A running job, or `database`.
+    subject text not null,
+    kind text not null,
+    since_at_ms bigint not null,
+    is_told boolean not null,
+    -- Since when it is gone; null while it is there.
+    gone_at_ms bigint,
+    primary key (subject, kind)
+);

@@ -208,6 +208,7 @@ pub(crate) fn check_in_body(wait_ms: u32) -> Bytes {
         answers: false,
         masks: false,
         signs: false,
+        channels: Default::default(),
         relay: None,
         wait_ms,
     })

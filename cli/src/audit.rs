@@ -3,25 +3,29 @@
 use std::io::{BufRead, Read, Write};
 use std::path::{Path, PathBuf};
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use futures_util::StreamExt;
 use serde::Serialize;
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::operator::{ChainCheck, ChainError};
+use tributary_protocol::operator::{AuditQuery, AuditRow, ChainCheck, ChainError, PageQuery};
+use tributary_protocol::state::AuditAction;
 
 use crate::api::{Api, collect};
 use crate::error::{CliError, Failure};
 use crate::format::{count, relative};
-use crate::options::{GlobalArgs, LimitArgs};
+use crate::options::{GlobalArgs, LimitArgs, words};
 use crate::output::Output;
+use crate::units::Moment;
 
 /// Longest line of an export in bytes: labels, details and names are shorter.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Lists the newest entries first.
+    /// Lists the newest entries first. The enrolments with one token on one day (UTC) are one line.
     List {
+        #[command(flatten)]
+        search: SearchArgs,
         #[command(flatten)]
         limit: LimitArgs,
     },
@@ -43,6 +47,45 @@ pub(crate) enum AuditCommand {
     },
 }
 
+/// Which entries are listed.
+#[derive(Debug, Args)]
+pub(crate) struct SearchArgs {
+    /// Only this action, such as job.pause.
+    #[arg(long, value_name = "ACTION", value_parser = words(AuditAction::ALL, AuditAction::as_str))]
+    action: Option<AuditAction>,
+    /// Only the actions of this person: the name of an account, the label of a token, or an id as the log has it. `*`
+    /// stands for any characters.
+    #[arg(long, value_name = "NAME")]
+    person: Option<String>,
+    /// Only what concerns this id or name, such as `client 17`. `*` stands for any characters.
+    #[arg(long, value_name = "ID")]
+    subject: Option<String>,
+    /// Only entries from this time on: 7d (ago), 2026-11-01 or 2026-11-01T09:30:00Z.
+    #[arg(long, value_name = "TIME")]
+    since: Option<Moment>,
+    /// Only entries before this time.
+    #[arg(long, value_name = "TIME")]
+    until: Option<Moment>,
+    /// Lists each enrolment.
+    #[arg(long)]
+    enrolments: bool,
+}
+
+impl SearchArgs {
+    fn query(&self, page: PageQuery, now_ms: i64) -> AuditQuery {
+        AuditQuery {
+            limit: page.limit,
+            after: page.after,
+            action: self.action,
+            person: self.person.clone(),
+            subject: self.subject.clone(),
+            since_at_ms: self.since.map(|moment| moment.at_ms(now_ms)),
+            until_at_ms: self.until.map(|moment| moment.at_ms(now_ms)),
+            fold: !self.enrolments,
+        }
+    }
+}
+
 impl Failure for ChainError {
     fn hint(&self) -> Option<String> {
         Some("compare with an earlier export: a person with write access to the database can change the log".into())
@@ -58,23 +101,7 @@ struct Verified {
 
 pub(crate) async fn run(command: AuditCommand, global: &GlobalArgs, output: &Output) -> Result<(), CliError> {
     match command {
-        AuditCommand::List { limit } => {
-            let api = global.operator_api(output)?;
-            let entries = collect(limit.items_max(), async |page| api.audit(page).await).await?;
-            output.list(&entries.items, &["#", "when", "who", "action", "subject", "detail"], |entry| {
-                let who = if entry.label.is_empty() { entry.actor.clone() } else { entry.label.clone() };
-                vec![
-                    entry.number.to_string(),
-                    relative(entry.at_ms, output.now_ms),
-                    who,
-                    entry.action.to_string(),
-                    entry.subject.clone(),
-                    entry.detail.clone().unwrap_or_default(),
-                ]
-            })?;
-            output.note_if_cut(entries.is_cut);
-            Ok(())
-        }
+        AuditCommand::List { search, limit } => list(&search, limit, global, output).await,
         AuditCommand::Export { file } => export(&global.operator_api(output)?, file.as_deref()).await,
         AuditCommand::Verify { file, head } => {
             let check = ChainCheck::new(head);
@@ -89,6 +116,26 @@ pub(crate) async fn run(command: AuditCommand, global: &GlobalArgs, output: &Out
             })
         }
     }
+}
+
+async fn list(search: &SearchArgs, limit: LimitArgs, global: &GlobalArgs, output: &Output) -> Result<(), CliError> {
+    let api = global.operator_api(output)?;
+    let fetch = async |page| api.audit(&search.query(page, output.now_ms)).await;
+    let found = collect(limit.items_max(), fetch).await?;
+    output.list(&found.items, &["#", "when", "who", "action", "subject", "detail"], |AuditRow { entry, folded }| {
+        let who = if entry.label.is_empty() { entry.actor.clone() } else { entry.label.clone() };
+        let (subject, detail) = match folded {
+            Some(folded) => (
+                format!("{} clients", count(folded.entries)),
+                format!("on one day, the first {}", relative(folded.first_at_ms, output.now_ms)),
+            ),
+            None => (entry.subject.clone(), entry.detail.clone().unwrap_or_default()),
+        };
+        let when = relative(entry.at_ms, output.now_ms);
+        vec![entry.number.to_string(), when, who, entry.action.to_string(), subject, detail]
+    })?;
+    output.note_if_cut(found.is_cut);
+    Ok(())
 }
 
 async fn export(api: &Api, file: Option<&Path>) -> Result<(), CliError> {

@@ -77,6 +77,17 @@ pub fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
     })
 }
 
+/// Parses one of many values from its word.
+pub fn words<T>(all: &'static [T], word: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(all.iter().map(move |value| word(*value))).map(move |found| {
+        let value = all.iter().find(|value| word(**value) == found);
+        *value.expect("the parser allows only the words of the values")
+    })
+}
+
 /// A coordinator's address: an HTTP URL without `?` and `#`, to which paths are appended. Without `http://` or
 /// `https://`, it is the first on this machine and the second elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -16,6 +16,14 @@ pub(crate) struct HumanDuration(Duration);
 #[serde(try_from = "String")]
 pub(crate) struct ByteSize(u64);
 
+/// A moment: a duration before now, as `7d`; a day in UTC, as `2026-11-01`; or a time as RFC 3339 has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    Ago(HumanDuration),
+    /// Milliseconds since 1970.
+    At(i64),
+}
+
 /// The address of an HTTP service.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -28,6 +36,10 @@ pub(crate) struct DurationError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a size is a whole number and one of B, KiB, MiB, GiB: 512KiB, 16MiB")]
 pub(crate) struct SizeError;
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a time is a duration before now (7d, 12h), a day (2026-11-01) or a time with its zone (2026-11-01T09:30:00Z)")]
+pub(crate) struct MomentError;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an address starts with http:// or https:// and a host: https://HOST, http://HOST:PORT")]
@@ -47,6 +59,16 @@ impl HumanDuration {
 impl ByteSize {
     pub(crate) fn bytes(self) -> u64 {
         self.0
+    }
+}
+
+impl Moment {
+    /// Milliseconds since 1970.
+    pub(crate) fn at_ms(self, now_ms: i64) -> i64 {
+        match self {
+            Self::Ago(duration) => now_ms.saturating_sub_unsigned(duration.ms()),
+            Self::At(at_ms) => at_ms,
+        }
     }
 }
 
@@ -88,6 +110,21 @@ impl FromStr for ByteSize {
             _ => return Err(SizeError),
         };
         number.checked_mul(unit_bytes).map(Self).ok_or(SizeError)
+    }
+}
+
+impl FromStr for Moment {
+    type Err = MomentError;
+
+    fn from_str(text: &str) -> Result<Self, MomentError> {
+        if let Ok(duration) = text.parse() {
+            return Ok(Self::Ago(duration));
+        }
+        if let Ok(day) = text.parse::<chrono::NaiveDate>() {
+            return Ok(Self::At(day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis()));
+        }
+        let time = chrono::DateTime::parse_from_rfc3339(text).map_err(|_| MomentError)?;
+        Ok(Self::At(time.timestamp_millis()))
     }
 }
 
@@ -143,6 +180,17 @@ mod tests {
         }
         for text in ["", "16", "MiB", "16MB", "16mib", "1.5GiB", "-1B", "18446744073709551615GiB"] {
             assert_eq!(text.parse::<ByteSize>(), Err(SizeError), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_moment_is_a_duration_ago_a_day_or_a_time() {
+        let at = |text: &str| text.parse().map(|moment: Moment| moment.at_ms(1_795_305_600_000));
+        assert_eq!(at("7d"), Ok(1_794_700_800_000));
+        assert_eq!(at("2026-11-22"), Ok(1_795_305_600_000));
+        assert_eq!(at("2026-11-22T01:00:00+01:00"), Ok(1_795_305_600_000));
+        for text in ["", "yesterday", "2026-13-01", "2026-11-22T01:00:00", "1795305600000"] {
+            assert_eq!(text.parse::<Moment>(), Err(MomentError), "{text}");
         }
     }
 

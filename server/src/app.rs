@@ -77,10 +77,12 @@ pub struct App {
     pub guard: Guard,
     /// Fingerprint of the private CA that enrolment tokens name.
     pub ca: Option<Sha256Hash>,
+    /// The address at which clients reach the coordinator, where it has one of its own.
+    pub clients_url: Option<String>,
 }
 
 /// Settings of the state that requests share.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct AppSettings {
     /// How long a dead coordinator's jobs wait before another takes them over.
     pub lease: Duration,
@@ -89,11 +91,13 @@ pub struct AppSettings {
     pub limits: Limits,
     /// Fingerprint of the private CA that enrolment tokens name.
     pub ca: Option<Sha256Hash>,
+    /// The address at which clients reach the coordinator, where it has one of its own.
+    pub clients_url: Option<String>,
 }
 
 impl App {
     pub fn new(services: Services, people: People, devices: Devices, settings: AppSettings) -> Arc<Self> {
-        let AppSettings { lease, upload_memory, limits, ca } = settings;
+        let AppSettings { lease, upload_memory, limits, ca, clients_url } = settings;
         let is_shared = services.db.engine() == Engine::Postgres;
         Arc::new(Self {
             fleet: Arc::new(Fleet::new(is_shared, Pace::below(limits.checkins_per_second))),
@@ -114,6 +118,7 @@ impl App {
             load: History::new(LOAD_SAMPLES_MAX),
             guard: Guard::new(limits, &services.metrics),
             ca,
+            clients_url,
             services,
         })
     }

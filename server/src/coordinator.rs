@@ -4,27 +4,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{Name, PinnedSecret, Secret, SecretKind, TokenId};
-use tributary_protocol::operator::{ENROLMENTS_PER_MINUTE_DEFAULT, Engine, Token};
+use tributary_protocol::id::{Name, Secret, SecretKind};
+use tributary_protocol::operator::Engine;
 use tributary_protocol::sealed::Sealed;
-use tributary_protocol::state::{AuditAction, Role, TokenKind};
 
+use crate::api::Routes;
 use crate::app::{App, AppSettings};
 use crate::blob::{self, BlobError, Blobs, OpenStoreError, OpenedStore, sweep};
 #[cfg(feature = "postgres")]
 use crate::cluster::bell;
 use crate::cluster::lease::LEASE_DEFAULT;
-use crate::db::{Db, DbError, NewAudit, stored_hash};
+use crate::db::{Db, DbError};
 use crate::devices::{DeviceSettings, Devices};
 use crate::evaluator::Evaluator;
+use crate::first::{FIRST_POPULATION, FirstClients, let_clients_in, let_operator_in};
 use crate::fleet::seats;
 use crate::guard::Limits;
 use crate::metrics::{Metrics, MetricsAccess};
-use crate::net::{ConnectionLimits, Tls, TlsError, TlsSource, listen};
+use crate::net::{ConnectionLimits, Listeners, Tls, TlsError, TlsSource, listen};
 use crate::notify::{self, NotifySettings};
 use crate::people::{Entrance, OidcSettings, People};
 use crate::relay::Upstream;
@@ -32,20 +31,19 @@ use crate::relay::run::Relaying;
 use crate::runtime::clock::Clock;
 use crate::runtime::entropy;
 use crate::services::Services;
-use crate::{api, backup, load, scheduled};
+use crate::{api, backup, load, scheduled, watch};
 
 /// How often recorded times are sorted into their buckets, with or without a reader. Until then they take memory.
 const METRICS_TIDY_EVERY: Duration = Duration::from_secs(5);
 /// How often the files of the certificate are looked at.
 const CERTIFICATE_EVERY_MS: i64 = 10_000;
+/// A certificate that ends sooner is a notification, in milliseconds: those that the coordinator renews have more left.
+const CERTIFICATE_ENDS_MS: i64 = 7 * 24 * 3600 * 1000;
 /// Longest wait for requests in flight when the coordinator stops.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// The value of [`Config::blobs`] that keeps models and updates in the database.
 pub const IN_DATABASE: &str = "database";
-
-/// The population that the first start with a private CA creates.
-const FIRST_POPULATION: &str = "default";
 
 /// Default memory for updates that are being received, in bytes.
 pub const UPLOAD_MEMORY_DEFAULT: usize = 12 << 20;
@@ -75,6 +73,9 @@ pub struct Config {
     /// Serves the page `/join`, with which a browser that has an enrolment token becomes a client.
     pub join: bool,
     pub connections: ConnectionLimits,
+    /// The address at which clients reach the coordinator, where that is not the one of the page. The page writes it
+    /// into command lines and QR codes.
+    pub clients_url: Option<String>,
     /// Limits of single callers.
     pub limits: Limits,
     /// `None`: the listener speaks plain HTTP.
@@ -112,6 +113,7 @@ impl Default for Config {
             metrics: MetricsAccess::default(),
             join: false,
             connections: ConnectionLimits::default(),
+            clients_url: None,
             limits: Limits::default(),
             tls: None,
             devices: DeviceSettings::default(),
@@ -157,14 +159,6 @@ pub struct Coordinator {
     join: bool,
 }
 
-/// A population that was created because there was none.
-#[derive(Clone, Debug)]
-pub struct FirstClients {
-    pub population: Name,
-    /// It is shown once, because only its hash is stored.
-    pub token: PinnedSecret,
-}
-
 impl Coordinator {
     /// Opens the database and brings its schema up to date. If no operator token works yet, this creates one: see
     /// [`Self::first_operator_token`].
@@ -188,6 +182,9 @@ impl Coordinator {
         let metrics = Metrics::new(config.metrics, clock.now_ms());
         let db = Db::open_watched(config.database.expose(), Arc::clone(&metrics)).await?;
         let blobs = Blobs::open(store, &db).await?;
+        if config.operator_token.as_ref().is_some_and(|secret| secret.kind() != SecretKind::Operator) {
+            return Err(ServeError::WrongToken);
+        }
         let first_operator_token = let_operator_in(&db, &clock, config.operator_token.as_ref()).await?;
         let node = match (db.engine(), &config.node) {
             // SQLite has one coordinator. Under the same name after each start it continues its leases at once, instead
@@ -213,12 +210,13 @@ impl Coordinator {
         let mut services = Services::new(db, node, blobs, clock, metrics);
         services.evaluator.clone_from(&config.evaluator);
         services.upstream = config.relay.as_ref().map(|relay| Arc::clone(&relay.upstream));
-        services.notify = config.notify.as_ref().map(|notify| notify.abandoned.max(1));
+        services.notify = config.notify.as_ref().map(|notify| Arc::new(notify.targets()));
         let notifier = config.notify.clone().map(notify::Sender::new).transpose().map_err(ServeError::Notify)?;
         let people = People::new(entrance, config.oidc.clone())?;
         let devices = Devices::new(&config.devices)?;
         let (lease, upload_memory, limits) = (config.lease, config.upload_memory, config.limits);
-        let app = App::new(services, people, devices, AppSettings { lease, upload_memory, limits, ca });
+        let clients_url = config.clients_url.clone();
+        let app = App::new(services, people, devices, AppSettings { lease, upload_memory, limits, ca, clients_url });
         let (connections, relay, join) = (config.connections, config.relay.clone(), config.join);
         Ok(Self { app, connections, tls, first_operator_token, first_clients, notifier, relay, join })
     }
@@ -251,7 +249,7 @@ impl Coordinator {
 
     /// Every route, for tests that call it without a socket.
     pub fn router(&self) -> axum::Router {
-        api::router(Arc::clone(&self.app), self.join)
+        api::router(Arc::clone(&self.app), Routes::All, self.join)
     }
 
     /// Serves until `shutdown` is cancelled. Then it accepts no more requests, answers those in flight (held check-ins
@@ -259,7 +257,8 @@ impl Coordinator {
     ///
     /// # Errors
     /// None at present: a listener that fails is tried again.
-    pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
+    pub async fn serve(self, listeners: impl Into<Listeners>, shutdown: CancellationToken) -> Result<(), ServeError> {
+        let Listeners { main, operators } = listeners.into();
         let app = self.app;
         let mut tasks = background(&app, self.notifier);
         if let Some(RelaySettings { upstream, population }) = self.relay {
@@ -277,8 +276,20 @@ impl Coordinator {
             }
         };
         tasks.spawn(stop);
-        let router = api::router(Arc::clone(&app), self.join);
-        let serving = listen::serve(listener, router, self.connections, self.tls, &app.metrics, app.stopping.clone());
+        let connections = listen::connections(self.connections, &app.metrics);
+        let serve = |listener, routes| {
+            let router = api::router(Arc::clone(&app), routes, self.join);
+            listen::serve(listener, router, &connections, self.tls.clone(), app.stopping.clone())
+        };
+        let serving = async {
+            match operators {
+                None => serve(main, Routes::All).await,
+                Some(operators) => {
+                    let (devices, operators) = (serve(main, Routes::Devices), serve(operators, Routes::Operators));
+                    tokio::join!(devices, operators);
+                }
+            }
+        };
         let drained = async {
             app.stopping.cancelled().await;
             tokio::time::sleep(DRAIN_MAX).await;
@@ -323,8 +334,12 @@ fn background(app: &Arc<App>, notifier: Option<notify::Sender>) -> JoinSet<()> {
     let loaded = Arc::clone(app);
     tasks.spawn(async move { load::keep(&loaded).await });
     if let Some(notifier) = notifier {
-        let app = Arc::clone(app);
+        let (app, watched) = (Arc::clone(app), Arc::clone(app));
         tasks.spawn(async move { notifier.run(&app).await });
+        // A manual clock has no looks, so tests call `watch::look` themselves.
+        if matches!(watched.clock, Clock::System) {
+            tasks.spawn(async move { watch::run(&watched).await });
+        }
     }
     if app.fleet.seats.is_some() {
         let app = Arc::clone(app);
@@ -359,6 +374,7 @@ async fn tidy_metrics(app: Arc<App>) {
 
 /// Uses a new certificate when its files change or when it must be renewed.
 async fn keep_certificate(app: Arc<App>, tls: Arc<Tls>) {
+    let mut told_of = None;
     loop {
         let now_ms = app.clock.now_ms();
         let looked = tokio::select! {
@@ -372,6 +388,13 @@ async fn keep_certificate(app: Arc<App>, tls: Arc<Tls>) {
             }
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, "the TLS certificate stays the old one"),
+        }
+        let ends_at_ms = tls.expires_at_ms();
+        if ends_at_ms - now_ms < CERTIFICATE_ENDS_MS && told_of != Some(ends_at_ms) {
+            match watch::certificate_ends(&app, ends_at_ms, now_ms).await {
+                Ok(()) => told_of = Some(ends_at_ms),
+                Err(error) => tracing::warn!(%error, "the end of the TLS certificate could not be notified"),
+            }
         }
         tokio::select! {
             () = app.stopping.cancelled() => return,
@@ -412,76 +435,4 @@ fn check_directory(database: &str) -> Result<(), ServeError> {
         return Ok(());
     };
     if directory.is_dir() { Ok(()) } else { Err(ServeError::Directory { path: directory.to_owned() }) }
-}
-
-/// Ensures that a token of an admin works. Returns the token that was created for this, if any.
-async fn let_operator_in(db: &Db, clock: &Clock, configured: Option<&Secret>) -> Result<Option<Secret>, ServeError> {
-    let now_ms = clock.now_ms();
-    if configured.is_some_and(|secret| secret.kind() != SecretKind::Operator) {
-        return Err(ServeError::WrongToken);
-    }
-    let mut tx = db.begin().await?;
-    let (secret, label) = match configured {
-        Some(secret) if tx.working_token(&stored_hash(secret), now_ms).await?.is_some() => return Ok(None),
-        Some(secret) => (secret.clone(), "configured token"),
-        None if tx.has_admin_token(now_ms).await? => return Ok(None),
-        None => (entropy::secret(SecretKind::Operator), "made at the first start"),
-    };
-    let token = lasting_token(None, label, now_ms);
-    match tx.insert_token(&token, &stored_hash(&secret)).await {
-        // The configured token was revoked and stays revoked.
-        Err(DbError::Duplicate) => {
-            tracing::warn!("the configured operator token was revoked; it is not accepted");
-            return Ok(None);
-        }
-        stored => stored?,
-    }
-    let made = NewAudit {
-        actor: "coordinator".to_owned(),
-        label: label.to_owned(),
-        action: AuditAction::TokenCreate,
-        subject: token.id.to_string(),
-        population: None,
-        detail: Some("for admin".to_owned()),
-    };
-    tx.append_audit(made, now_ms).await?;
-    tx.commit().await?;
-    Ok(configured.is_none().then_some(secret))
-}
-
-/// Ensures that there is a population. Returns the one that was created for this, if any.
-async fn let_clients_in(
-    db: &Db,
-    clock: &Clock,
-    ca: Option<Sha256Hash>,
-    population: &Name,
-) -> Result<Option<FirstClients>, ServeError> {
-    let mut tx = db.begin().await?;
-    if !tx.populations(None, "", 1).await?.is_empty() {
-        return Ok(None);
-    }
-    let (population, now_ms) = (population.clone(), clock.now_ms());
-    let secret = entropy::secret(SecretKind::Enrolment);
-    let token = Token {
-        per_minute_max: Some(ENROLMENTS_PER_MINUTE_DEFAULT),
-        ..lasting_token(Some(population.clone()), "made at the first start", now_ms)
-    };
-    match tx.insert_population(&population, now_ms).await {
-        // Another coordinator of the database starts at the same time.
-        Err(DbError::Duplicate) => return Ok(None),
-        stored => stored?,
-    }
-    tx.insert_token(&token, &stored_hash(&secret)).await?;
-    tx.commit().await?;
-    Ok(Some(FirstClients { population, token: PinnedSecret::new(secret, ca) }))
-}
-
-/// A token without an end: of an administrator, or with a population for enrolment in it.
-fn lasting_token(population: Option<Name>, label: &str, now_ms: i64) -> Token {
-    let (kind, role) = match population {
-        Some(_) => (TokenKind::Enrolment, None),
-        None => (TokenKind::Operator, Some(Role::Admin)),
-    };
-    let id = TokenId::from_random(entropy::random());
-    Token { population, role, ..Token::unlimited(id, kind, label.to_owned(), now_ms) }
 }

@@ -24,6 +24,7 @@
 //! | [`scheduled`] | scheduled work: retention, upkeep |
 //! | [`driver`] | one task per job: moves it on, one stored step at a time |
 //! | [`api`] | the HTTP APIs |
+//! | [`watch`] | changes of the jobs' health, for the webhooks |
 //! | [`app`], [`load`], [`coordinator`], [`backup`] | all of it together, and copies of a SQLite database |
 //!
 //! Every rule is a pure function of the `tributary-engine` crate.
@@ -41,6 +42,7 @@ pub mod db;
 pub mod devices;
 pub mod driver;
 pub mod evaluator;
+mod first;
 pub mod fleet;
 pub mod guard;
 mod lifecycle;
@@ -58,6 +60,8 @@ pub mod scheduled;
 pub mod services;
 pub mod specs;
 pub mod updates;
+pub mod watch;
 
-pub use coordinator::{Config, Coordinator, FirstClients, RelaySettings, ServeError};
+pub use coordinator::{Config, Coordinator, RelaySettings, ServeError};
+pub use first::FirstClients;
 pub use models::CommitError;

@@ -16,6 +16,17 @@ use crate::runtime::offload::Cores;
 use crate::runtime::signals::Signals;
 use crate::specs::Specs;
 
+/// For whom notifications are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoticesTo {
+    /// From how many rounds abandoned in a row on one is stored.
+    pub abandoned: u32,
+    /// Whether there is a webhook for all of them.
+    pub everything: bool,
+    /// Populations that have a webhook of their own.
+    pub populations: Vec<Name>,
+}
+
 /// Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Services {
@@ -26,8 +37,8 @@ pub struct Services {
     pub blobs: Blobs,
     pub clock: Clock,
     pub metrics: Arc<Metrics>,
-    /// From how many rounds abandoned in a row on a notification is stored; none without a webhook.
-    pub notify: Option<u32>,
+    /// None without a webhook.
+    pub notify: Option<Arc<NoticesTo>>,
     /// What computes networks; none where the program brought nothing. Jobs that need it are refused then.
     pub evaluator: Option<Arc<dyn Evaluator>>,
     /// The parent, where this coordinator is a relay.

@@ -163,8 +163,10 @@ def operate(server, token, ca_file, job):
 
 
 def predict(server, token, file, directory, job):
-    """Predicts the rows of a table, whose empty fields are missing, with the model of the client's folder."""
-    model = tributary.Client(server, token, state_dir=directory).model(job)
+    """Predicts the rows of a table, whose empty fields are missing, with the model of a job in the client's folder, or
+    with `@` and a channel with a released one."""
+    client = tributary.Client(server, token, state_dir=directory)
+    model = client.released(job[1:]) if job.startswith("@") else client.model(job)
     with open(file, newline="") as table:
         for row in csv.DictReader(table):
             kinds = {column["name"]: column.get("kind", "number") for column in model.card["model"]["inputs"]["columns"]}

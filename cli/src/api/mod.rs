@@ -2,6 +2,7 @@
 
 mod error;
 mod paging;
+mod query;
 mod releases;
 #[cfg(test)]
 mod tests;
@@ -20,8 +21,8 @@ use tributary_protocol::download::ModelForm;
 use tributary_protocol::id::{ClientId, JobId, Name, Secret, TokenId};
 use tributary_protocol::job_file::{JobFile, RoundPolicyChange};
 use tributary_protocol::operator::{
-    self, Account, Assignment, AuditEntry, ChangeJob, ChangeStanding, ClientAssignment, ClientOrder, CreateJob,
-    CreatePopulation, CreateToken, CreatedToken, Event, Job, JobDraft, ModelVersion, Order, Page, PageQuery,
+    self, Account, Assignment, AuditQuery, AuditRow, ChangeJob, ChangeStanding, ClientAssignment, ClientOrder,
+    CreateJob, CreatePopulation, CreateToken, CreatedToken, Event, Job, JobDraft, ModelVersion, Order, Page, PageQuery,
     Population, Round, RoundDetail, RoundSort, ScalarCurve, ScheduledWork, Session, StaleClient, TestSet, TestSetState,
     Token,
 };
@@ -31,6 +32,7 @@ use tributary_protocol::state::{Role, Task};
 
 use crate::error::CliError;
 use crate::http::{self, causes};
+use query::{audit_pairs, page_pairs};
 
 pub use error::ApiError;
 pub use paging::{collect, collect_from, collect_newest, collect_sorted};
@@ -155,8 +157,8 @@ impl Api {
     }
 
     /// `GET /operator/v1/audit`
-    pub async fn audit(&self, page: PageQuery) -> Result<Page<AuditEntry>, ApiError> {
-        self.get(&["audit"], &page_pairs(&page)).await
+    pub async fn audit(&self, query: &AuditQuery) -> Result<Page<AuditRow>, ApiError> {
+        self.get(&["audit"], &audit_pairs(query)).await
     }
 
     /// `GET /operator/v1/audit/export`: JSON lines, which the caller reads
@@ -485,10 +487,4 @@ impl Api {
 fn name_of(call: &RequestBuilder) -> String {
     let request = call.try_clone().and_then(|call| call.build().ok());
     request.map_or_else(|| "an upload".into(), |request| format!("{} {}", request.method(), request.url().path()))
-}
-
-fn page_pairs(page: &PageQuery) -> Vec<(&'static str, String)> {
-    let limit = page.limit.map(|limit| ("limit", limit.to_string()));
-    let after = page.after.clone().map(|after| ("after", after));
-    limit.into_iter().chain(after).collect()
 }

@@ -6,14 +6,17 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{Name, PinnedSecret, Secret};
-use tributary_server::Coordinator;
 use tributary_server::net::Tls;
+use tributary_server::{Config, Coordinator};
 
 /// The first line of the output. Programs rely on the names of its members.
 #[derive(Serialize)]
 pub(super) struct Serving {
     event: &'static str,
     url: String,
+    /// Where the operator API, the dashboard and the metrics are, if they have an address of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operators_url: Option<String>,
     node: Name,
     /// The absolute path of the file, or the URL without user and password.
     database: String,
@@ -27,6 +30,14 @@ pub(super) struct Serving {
     ca: Option<Ca>,
     #[serde(flatten)]
     first_clients: Option<FirstClients>,
+}
+
+/// Where the coordinator listens: for devices, and for operators.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Addresses {
+    pub(super) main: SocketAddr,
+    /// The same unless operators have a listener of their own.
+    pub(super) operators: SocketAddr,
 }
 
 /// A private CA.
@@ -53,12 +64,16 @@ struct FirstClients {
 }
 
 impl Serving {
-    /// `database` as the settings name it.
-    pub(super) fn new(coordinator: &Coordinator, address: SocketAddr, database: &str) -> Self {
+    pub(super) fn new(coordinator: &Coordinator, addresses: Addresses, config: &Config) -> Self {
+        let Addresses { main: address, operators } = addresses;
         let tls = coordinator.tls().is_some();
         let scheme = if tls { "https" } else { "http" };
-        let ca = coordinator.tls().and_then(|tls| ca(tls, address));
+        let mut ca = coordinator.tls().and_then(|tls| ca(tls, address));
+        if let (Some(ca), Some(apart)) = (&mut ca, coordinator.tls().and_then(|tls| self::ca(tls, operators))) {
+            ca.operator_url = apart.operator_url;
+        }
         let client_url = ca.as_ref().map_or_else(|| format!("{scheme}://{address}"), |ca| ca.client_url.clone());
+        let client_url = config.clients_url.clone().unwrap_or(client_url);
         let first_clients = coordinator.first_clients().map(|first| FirstClients {
             population: first.population.clone(),
             client_command: format!(
@@ -68,12 +83,13 @@ impl Serving {
             enrolment_token: first.token.clone(),
         });
         let operator_token = coordinator.first_operator_token().cloned();
-        let page = ca.as_ref().map_or_else(|| format!("{scheme}://{}", local(address)), |ca| ca.operator_url.clone());
+        let page = ca.as_ref().map_or_else(|| format!("{scheme}://{}", local(operators)), |ca| ca.operator_url.clone());
         Self {
             event: "serving",
             url: format!("{scheme}://{address}/"),
+            operators_url: (operators != address).then(|| format!("{page}/")),
             node: coordinator.node().clone(),
-            database: place(database),
+            database: place(config.database.expose()),
             tls,
             dashboard_url: operator_token.as_ref().map(|token| format!("{page}/#token={}", token.expose())),
             operator_token,
@@ -92,6 +108,9 @@ impl Serving {
         };
         let tls = if self.tls { "with TLS" } else { "without TLS" };
         let mut text = format!("serving at {at} as {}, {tls}\ndatabase {}", self.node, self.database);
+        if let Some(operators) = &self.operators_url {
+            text += &format!("\noperators at {operators}: dashboard, operator API and metrics");
+        }
         if let Some(Ca { ca_file, ca_sha256, .. }) = &self.ca {
             text += &format!("\nthe CA is {}, SHA-256 {ca_sha256}", ca_file.display());
         }

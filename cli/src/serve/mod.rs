@@ -9,14 +9,14 @@ mod settings;
 use clap::{Arg, Args};
 use tokio_util::sync::CancellationToken;
 use tributary_server::db::Served;
-use tributary_server::net::raise_open_files;
+use tributary_server::net::{Listeners, raise_open_files};
 use tributary_server::{Coordinator, RelaySettings};
 
 use crate::error::CliError;
 use crate::listen::listen;
 use crate::output::Output;
 
-use announce::Serving;
+use announce::{Addresses, Serving};
 
 pub use settings::ServeArgs;
 
@@ -26,11 +26,20 @@ pub async fn run(args: ServeArgs, relay: Option<RelaySettings>, output: &Output)
     settings.coordinator.relay = relay;
     let exporter = log::start(&settings)?;
     raise_open_files();
-    let (listener, address) = listen(settings.listen).await?;
+    let (main, address) = listen(settings.listen).await?;
+    let (operators, operators_address) = match settings.listen_operators {
+        Some(address) => listen(address).await.map(|(listener, address)| (Some(listener), address))?,
+        None => (None, address),
+    };
+    if operators.is_some() && settings.coordinator.clients_url.is_none() {
+        let scheme = if settings.coordinator.tls.is_some() { "https" } else { "http" };
+        settings.coordinator.clients_url = Some(format!("{scheme}://{address}"));
+    }
     // Held until the coordinator has stopped.
     let _claim = Served::claim(settings.coordinator.database.expose(), &address.to_string())?;
     let coordinator = Coordinator::open(&settings.coordinator).await?;
-    let serving = Serving::new(&coordinator, address, settings.coordinator.database.expose());
+    let addresses = Addresses { main: address, operators: operators_address };
+    let serving = Serving::new(&coordinator, addresses, &settings.coordinator);
     output.object(&serving, || serving.text())?;
 
     let shutdown = CancellationToken::new();
@@ -40,7 +49,7 @@ pub async fn run(args: ServeArgs, relay: Option<RelaySettings>, output: &Output)
         tracing::info!("stopping: open rounds continue at the next start");
         stop.cancel();
     });
-    let served = coordinator.serve(listener, shutdown).await;
+    let served = coordinator.serve(Listeners { main, operators }, shutdown).await;
     if let Some(exporter) = exporter {
         exporter.finish().await;
     }

@@ -1,8 +1,9 @@
-/* Predicts the rows of a table without a network: with a file that `tributary job export` wrote, or with the model that
- * a client downloaded last. Prints a line of JSON for each row.
+/* Predicts the rows of a table: with a file that `tributary job export` wrote, with the model that a client downloaded
+ * last, or with the one that was released on a channel. Prints a line of JSON for each row.
  *
  *     predict FILE TABLE
- *     predict SERVER TOKEN FOLDER JOB TABLE */
+ *     predict SERVER TOKEN FOLDER JOB TABLE
+ *     predict SERVER TOKEN FOLDER @CHANNEL TABLE */
 #include <tributary.h>
 
 #include "lines.h"
@@ -20,7 +21,11 @@ static TributaryStatus of_job(char **arguments, TributaryModel **model) {
         .size = sizeof settings, .server = arguments[0], .token = arguments[1], .state_dir = arguments[2]};
     TributaryClient *client = NULL;
     TributaryStatus status = tributary_client_new(&settings, &client);
-    if (status == TRIBUTARY_STATUS_OK) status = tributary_model_of_job(client, arguments[3], model);
+    const char *name = arguments[3];
+    if (status == TRIBUTARY_STATUS_OK && name[0] == '@')
+        status = tributary_model_of_channel(client, name + 1, "latest", model);
+    else if (status == TRIBUTARY_STATUS_OK)
+        status = tributary_model_of_job(client, name, model);
     tributary_client_free(client);
     return status;
 }

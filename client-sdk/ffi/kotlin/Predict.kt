@@ -1,7 +1,7 @@
-// Predicts the rows of a table with the model that a client downloaded last, without a network. Prints a line of JSON for
-// each row.
+// Predicts the rows of a table with the model that a client downloaded last, without a network, or with the one that was
+// released on a channel. Prints a line of JSON for each row.
 //
-//     java -cp .. tributary.example.PredictKt SERVER TOKEN FOLDER JOB TABLE
+//     java -cp .. tributary.example.PredictKt SERVER TOKEN FOLDER JOB|@CHANNEL TABLE
 
 package tributary.example
 
@@ -18,7 +18,7 @@ private fun raw(model: Model, column: String, text: String): Double =
 fun main(arguments: Array<String>) {
     val (server, token, folder, job, path) = arguments
     Client(Settings(server, token, folder)).use { client ->
-        val model = client.model(job)
+        val model = if (job.startsWith("@")) client.released(job.drop(1)) else client.model(job)
         if (model == null) {
             System.err.println("the client has no model of the job $job")
             exitProcess(1)

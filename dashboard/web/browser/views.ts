@@ -37,6 +37,6 @@ export async function views(base: string, token: string): Promise<View[]> {
     if (clients.items[0]) found.push({ name: "client", hash: `#/clients/${clients.items[0].id}` });
     found.push({ name: "clients", hash: `#/clients?population=${population}` });
   }
-  found.push({ name: "system", hash: "#/system" });
+  found.push({ name: "access", hash: "#/access" }, { name: "system", hash: "#/system" });
   return found;
 }

@@ -3,7 +3,7 @@
 import type {
   Assignment,
   AttributeName,
-  AuditEntry,
+  AuditRow,
   ClassStats,
   ClientAssignment,
   Curve,
@@ -76,8 +76,7 @@ export function answer(world: World, call: Call): Answer {
     world.addPopulation((JSON.parse(call.body) as { name: string }).name);
     return ok(populations(world).at(-1), 201);
   }
-  if (first === "tokens")
-    return ok({ token: { id: `token_${digits(32, 8)}` }, secret: `tributary_enrolment_${digits(64, 8)}` }, 201);
+  if (first === "tokens" || first === "accounts") return world.access.answer(parts, call.method, call.body, nowMs);
   if (first === "populations" && second === undefined) return ok({ items: populations(world) });
   if (first === "populations" && third === "attributes")
     return ok([
@@ -90,26 +89,44 @@ export function answer(world: World, call: Call): Answer {
   if (first === "me")
     return ok({ name: "first operator", actor: `token_${digits(32, 9)}`, role: "admin" } satisfies Who);
   if (first === "system") return ok(system(world, nowMs));
-  if (first === "audit") {
-    const entries = world.audit
-      .map(
-        (entry, index): AuditEntry => ({
-          number: index + 1,
-          actor: `token_${digits(32, 9)}`,
-          label: "first operator",
-          previous: "0".repeat(64),
-          hash: "0".repeat(64),
-          ...entry,
-        }),
-      )
-      .toSorted((a, b) => b.at_ms - a.at_ms);
-    return ok(paged(entries, query, (entry) => String(entry.number)));
-  }
+  if (first === "nodes") return ok({ items: system(world, nowMs).nodes });
+  if (first === "audit") return ok(audit(world, query));
   if (first === "jobs" && second === undefined && call.method === "POST") return createJob(world, call);
   if (first === "jobs" && second === undefined)
     return ok({ items: [...world.jobs.values()].map((job) => world.job(job, nowMs)) });
   const job = first === "jobs" ? world.jobs.get(second ?? "") : undefined;
   return job ? ofJob(world, job, parts.slice(2), call) : notFound(call.path);
+}
+
+/** The log with the conditions of the query; `*` in a text stands for any characters. */
+function audit(world: World, query: URLSearchParams): Page<AuditRow> {
+  const entries = world.audit.map(
+    (entry, index): AuditRow => ({
+      number: index + 1,
+      actor: `token_${digits(32, 9)}`,
+      label: "first operator",
+      previous: "0".repeat(64),
+      hash: "0".repeat(64),
+      ...entry,
+    }),
+  );
+  const fits = (name: string, ...texts: string[]) => {
+    const wanted = query.get(name)?.toLowerCase().split("*").filter(Boolean);
+    return !wanted || texts.some((text) => wanted.every((part) => text.toLowerCase().includes(part)));
+  };
+  const found = entries.filter(
+    (entry) =>
+      fits("action", entry.action) &&
+      fits("person", entry.actor, entry.label) &&
+      fits("subject", entry.subject) &&
+      entry.at_ms >= Number(query.get("since_at_ms") ?? 0) &&
+      entry.at_ms < Number(query.get("until_at_ms") ?? Number.POSITIVE_INFINITY),
+  );
+  return paged(
+    found.toSorted((a, b) => b.at_ms - a.at_ms),
+    query,
+    (entry) => String(entry.number),
+  );
 }
 
 function populations(world: World): Population[] {

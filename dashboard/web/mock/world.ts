@@ -3,6 +3,7 @@
 import type {
   Assignment,
   AuditEntry,
+  AuditRow,
   Client,
   CurveMark,
   FeedEvent,
@@ -16,6 +17,7 @@ import type {
   SparkPoint,
   Task,
 } from "../src/api/types";
+import { MockAccess } from "./access";
 import { at, type JobRules, type MockClient, measuredOn, type PlannedRound, plan, sketch } from "./plan";
 import { digits, uniform } from "./random";
 
@@ -84,7 +86,8 @@ export class World {
   readonly jobs = new Map<string, MockJob>();
   readonly events: LoggedEvent[] = [];
   readonly listeners = new Set<(entry: LoggedEvent) => void>();
-  readonly audit: Omit<AuditEntry, "number" | "actor" | "label" | "previous" | "hash">[] = [];
+  readonly access: MockAccess;
+  readonly audit: Omit<AuditRow, "number" | "actor" | "label" | "previous" | "hash">[] = [];
   private readonly plans = new Map<string, PlannedRound>();
   private readonly told = new Map<string, string>();
   private eventId = 0;
@@ -93,6 +96,7 @@ export class World {
     readonly startedAtMs: number,
     { rounds = 10_000, clients = 500, empty = false } = {},
   ) {
+    this.access = new MockAccess(startedAtMs);
     if (empty) return;
     this.populations.push("demo", "keyboard");
     this.clients.demo = fleet(1, 24);
@@ -160,6 +164,13 @@ export class World {
         action: "token.create",
         subject: `token_${digits(32, 77)}`,
         detail: "enrolment token of keyboard",
+      },
+      {
+        at_ms: startedAtMs - 4 * MINUTE,
+        action: "client.enrol",
+        subject: "client 212",
+        population: "demo",
+        folded: { entries: 41, first_at_ms: startedAtMs - 200 * MINUTE },
       },
     );
     this.tick(startedAtMs);

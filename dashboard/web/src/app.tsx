@@ -13,6 +13,7 @@ import { type Connection, ConnectionContext, WhoContext } from "./ui/connection"
 import { jobName } from "./ui/names";
 import { Panel } from "./ui/parts";
 import { ZoneContext } from "./ui/zone";
+import { AccessView } from "./views/access";
 import { ClientView } from "./views/client";
 import { ClientsView } from "./views/clients";
 import { CompareView } from "./views/compare";
@@ -204,6 +205,8 @@ function View({ route }: { route: Route }) {
       return <ClientsView />;
     case "client":
       return <ClientView id={route.client} />;
+    case "access":
+      return <AccessView />;
     case "system":
       return <SystemView />;
     case "unknown":
@@ -234,6 +237,7 @@ function titleOf(route: Route): string {
     round: () => `Round ${(route as { round: number }).round}`,
     clients: () => "Clients",
     client: () => "Client",
+    access: () => "Access",
     system: () => "System",
     unknown: () => "Not found",
   }[route.view]();

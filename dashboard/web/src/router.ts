@@ -10,6 +10,7 @@ export type Route =
   | { view: "round"; job: string; round: number }
   | { view: "clients" }
   | { view: "client"; client: string }
+  | { view: "access" }
   | { view: "system" }
   | { view: "unknown" };
 
@@ -41,6 +42,7 @@ function routeOf(parts: string[]): Route {
   }
   if (first === "clients" && second === undefined) return { view: "clients" };
   if (first === "clients" && second && third === undefined) return { view: "client", client: second };
+  if (first === "access" && second === undefined) return { view: "access" };
   if (first === "system" && second === undefined) return { view: "system" };
   return { view: "unknown" };
 }
@@ -56,6 +58,7 @@ export const links = {
   clients: (population?: string) =>
     population ? `#/clients?population=${encodeURIComponent(population)}` : "#/clients",
   client: (client: string) => `#/clients/${encodeURIComponent(client)}`,
+  access: () => "#/access",
   system: () => "#/system",
 };
 

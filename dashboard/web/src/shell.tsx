@@ -6,7 +6,7 @@ import type { FeedEvent } from "./api/types";
 import { shortId, timeOfDay, words, zoneName } from "./lib/format";
 import { links, type Route } from "./router";
 import { applyTheme, nextTheme, savedTheme, type Theme } from "./theme";
-import { useConnection, useFeedState, WhoContext } from "./ui/connection";
+import { useConnection, useFeedState, useMay, WhoContext } from "./ui/connection";
 import { Mark } from "./ui/mark";
 import { jobName } from "./ui/names";
 import { Tips } from "./ui/tips";
@@ -16,9 +16,10 @@ import { isLocalUtc } from "./zone";
 /** Least time between two announcements, in milliseconds: a fast job would keep a screen reader busy. */
 const ANNOUNCE_MS_MIN = 3_000;
 
-const SECTIONS = [
+const SECTIONS: readonly { label: string; href: string; views: readonly Route["view"][]; admin?: true }[] = [
   { label: "Overview", href: links.overview(), views: ["overview", "job", "round", "new-job", "compare"] },
   { label: "Clients", href: links.clients(), views: ["clients", "client"] },
+  { label: "Access", href: links.access(), views: ["access"], admin: true },
   { label: "System", href: links.system(), views: ["system"] },
 ];
 
@@ -46,6 +47,7 @@ export function Shell({
 }) {
   const main = useRef<HTMLElement>(null);
   const away = useAwaySince();
+  const isAdmin = useMay("admin");
   const skip = (event: Event) => {
     event.preventDefault();
     main.current?.focus();
@@ -63,7 +65,7 @@ export function Shell({
             <span>Tributary</span>
           </a>
           <nav class="sections" aria-label="Sections">
-            {SECTIONS.map((section) => (
+            {SECTIONS.filter((section) => isAdmin || !section.admin).map((section) => (
               <a
                 key={section.label}
                 href={section.href}

@@ -17,9 +17,11 @@
 //! | what does a job file probably not mean? | [`remarks`] |
 //! | which clients cannot follow a plan? | [`incapable`] |
 //! | how is a job, and what can be done about it? | [`health`] |
+//! | which changes of that are worth a notification? | [`health_changes`] |
 
 mod adapted;
 mod bias;
+mod changes;
 mod curve;
 mod diversity;
 mod explain;
@@ -40,6 +42,7 @@ mod words;
 
 pub use adapted::{adaptation, adapted_goal};
 pub use bias::{Share, verdicts};
+pub use changes::{Finding, HealthChange, SETTLED_MS, health_changes};
 pub use curve::{CurveRow, curve, scalar_curve};
 pub use diversity::useful_updates;
 pub use explain::{RoundStory, Takeover, Undriven, Wanted, explain};

@@ -89,6 +89,9 @@ pub struct CreatedToken {
     pub token: Token,
     /// Bearer credential.
     pub secret: PinnedSecret,
+    /// Address at which clients reach the coordinator, with an enrolment token. Absent if it is that of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
 }
 
 /// A token without its secret.

@@ -42,6 +42,60 @@ pub struct AuditEntry {
     pub subject: String,
 }
 
+/// Which entries of the audit log a page has. In `person` and `subject`, `*` stands for any characters, and case does
+/// not matter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct AuditQuery {
+    /// Most items of the page, 1 to 1000. Default: 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// The `next` of the page before. Default: the first page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// Only entries with this action.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<AuditAction>,
+    /// Only entries whose `actor` or `label` is this text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub person: Option<String>,
+    /// Only entries whose `subject` is this text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// Only entries from this time on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_at_ms: Option<i64>,
+    /// Only entries before this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_at_ms: Option<i64>,
+    /// Shows the enrolments with one token on one day (UTC) as one row. A query with a subject shows each.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fold: bool,
+}
+
+/// A row in the list of the audit log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AuditRow {
+    /// The entry; in a row for several enrolments, the newest of them.
+    #[serde(flatten)]
+    pub entry: AuditEntry,
+    /// The enrolments for which the row stands, if they are more than one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folded: Option<FoldedEntries>,
+}
+
+/// The enrolments with one token on one day, as one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FoldedEntries {
+    /// Number of entries, all those of the day.
+    pub entries: u64,
+    /// Time of the first one.
+    pub first_at_ms: i64,
+}
+
 /// What the hash covers: the members of an [`AuditEntry`] but the hash.
 #[derive(Serialize)]
 struct Hashed<'a> {

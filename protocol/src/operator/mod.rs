@@ -46,7 +46,7 @@ pub use access::{
 pub use adapted::{Adapted, AdaptedGoal};
 pub use answers::{Answer, Estimate, JobAnswers};
 pub use assignment::Assignment;
-pub use audit::{AuditEntry, CHAIN_BEGINS, ChainCheck, ChainError};
+pub use audit::{AuditEntry, AuditQuery, AuditRow, CHAIN_BEGINS, ChainCheck, ChainError, FoldedEntries};
 pub use buffer::{RoundBuffer, StaleClient, StalenessCount};
 pub use client::{ChangeStanding, Client, CreatePopulation, Population};
 pub use curve::{Curve, CurveMark, CurvePoint, Target};

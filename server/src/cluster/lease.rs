@@ -63,6 +63,11 @@ impl Leases {
         self.held.locked().until_ms.values().filter(|until_ms| now_ms < **until_ms).count()
     }
 
+    /// Whether this coordinator drives a job.
+    pub fn holds(&self, job: JobId, now_ms: i64) -> bool {
+        self.held.locked().until_ms.get(&job).is_some_and(|until_ms| now_ms < *until_ms)
+    }
+
     /// Leases are renewed after an eighth of their length: six failures in a row lose nothing.
     fn renew_every_ms(&self) -> i64 {
         renew_every_ms(self.length_ms)

@@ -22,7 +22,7 @@ pub(super) async fn record(
     tx.record(Transition::TakenOver { job, cause: &text }, now_ms).await?;
     let row = tx.job(job).await?;
     if let Some(row) = &row {
-        let about = About { job, name: &row.file.0.name, population: &row.file.0.population };
+        let about = About::job(job, &row.file.0.name, &row.file.0.population);
         let notice = Notice::CoordinatorLost { text: text.clone() };
         notify::post(services, tx, about, &notice, now_ms).await?;
     }

@@ -218,8 +218,12 @@ pub(crate) async fn end(
     let key = assignment.round();
     let mut tx = services.db.begin().await?;
     tx.lock_job(key.job).await?;
-    let ended = end_in(&mut tx, assignment, state, reason, received, services.clock.now_ms()).await?;
+    let now_ms = services.clock.now_ms();
+    let ended = end_in(&mut tx, assignment, state, reason, received, now_ms).await?;
     if ended {
+        if state == AssignmentState::Rejected {
+            quarantine_offender(services, &mut tx, assignment.client, now_ms).await?;
+        }
         tx.commit().await?;
         services.signals.changed(key.job);
     }
@@ -249,9 +253,6 @@ pub(super) async fn end_in(
             tx.remove_member(key.job, client).await?;
         }
         tx.record(Transition::of_assignment(key, assignment.id, state, Some(reason)), now_ms).await?;
-        if state == AssignmentState::Rejected {
-            quarantine_offender(tx, client, now_ms).await?;
-        }
     }
     Ok(ended.is_some())
 }

@@ -131,7 +131,7 @@ pub(crate) async fn complete(services: &Services, id: JobId) -> Result<(), DbErr
             (None, None) if is_spent => Notice::BudgetSpent,
             (None, None) => Notice::Completed,
         };
-        let about = About { job: id, name: &file.name, population: &file.population };
+        let about = About::job(id, &file.name, &file.population);
         notify::post(services, &mut tx, about, &notice, now_ms).await?;
         tx.commit().await?;
     }

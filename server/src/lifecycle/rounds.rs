@@ -307,9 +307,9 @@ async fn post_abandoned(
     reason: AbandonReason,
     now_ms: i64,
 ) -> Result<(), DbError> {
-    let Some(in_a_row) = services.notify else { return Ok(()) };
+    let Some(in_a_row) = services.notify.as_ref().map(|to| to.abandoned) else { return Ok(()) };
     let Some(job) = tx.job(key.job).await?.filter(|job| job.abandoned_in_a_row == in_a_row) else { return Ok(()) };
-    let about = About { job: key.job, name: &job.file.0.name, population: &job.file.0.population };
+    let about = About::job(key.job, &job.file.0.name, &job.file.0.population);
     let notice = Notice::RoundsAbandoned { in_a_row, reason: reason.to_string() };
     notify::post(services, tx, about, &notice, now_ms).await
 }

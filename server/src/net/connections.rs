@@ -19,7 +19,7 @@ use crate::runtime::lock::Locked;
 
 /// All connections of a listener.
 #[derive(Debug)]
-pub(super) struct Connections {
+pub(crate) struct Connections {
     limits: Limits,
     pub(super) meters: ConnectionMeters,
     state: Mutex<State>,

@@ -1,10 +1,12 @@
 //! Sends stored notifications, each until the receiver has taken it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use reqwest::Client;
+use tributary_protocol::sealed::Sealed;
 
-use super::webhook::{NotifySettings, signature};
+use super::webhook::{EVERYTHING, NotifySettings, Webhook, signature};
 use crate::db::{DbError, NoticeRow};
 use crate::runtime::outgoing;
 use crate::services::Services;
@@ -32,19 +34,31 @@ pub enum SendError {
     Unreachable(#[from] reqwest::Error),
 }
 
-/// Sends to one webhook.
+/// Sends to the webhooks.
 #[derive(Debug)]
 pub struct Sender {
+    /// By target: the name of a population, or [`EVERYTHING`].
+    receivers: BTreeMap<String, Receiver>,
+    secret: Sealed<String>,
+}
+
+#[derive(Debug)]
+struct Receiver {
     http: Client,
-    settings: NotifySettings,
+    webhook: Webhook,
 }
 
 impl Sender {
     /// # Errors
     /// When no HTTP client can be made.
     pub fn new(settings: NotifySettings) -> Result<Self, reqwest::Error> {
-        let http = outgoing::client(settings.url.as_str(), CALL_TIMEOUT).build()?;
-        Ok(Self { http, settings })
+        let everything = settings.everything.map(|webhook| (EVERYTHING.to_owned(), webhook));
+        let populations = settings.populations.into_iter().map(|(name, webhook)| (name.to_string(), webhook));
+        let receivers = everything.into_iter().chain(populations).map(|(target, webhook)| {
+            let http = outgoing::client(webhook.url.as_str(), CALL_TIMEOUT).build()?;
+            Ok((target, Receiver { http, webhook }))
+        });
+        Ok(Self { receivers: receivers.collect::<Result<_, _>>()?, secret: settings.secret })
     }
 
     /// Sends what is due until the coordinator stops.
@@ -71,14 +85,14 @@ impl Sender {
         for notice in due {
             // Claimed by moving its next attempt on: of several coordinators one sends it, and a process that dies
             // here leaves it to the next attempt.
-            let next_at_ms = next_attempt_ms(notice.attempts + 1, services.clock.now_ms());
+            let receiver = self.receivers.get(&notice.target);
+            // Nobody takes it any more once its webhook is no longer configured.
+            let next_at_ms = receiver.and_then(|_| next_attempt_ms(notice.attempts + 1, services.clock.now_ms()));
             let mut tx = services.db.begin().await?;
             let is_ours = tx.claim_notice(&notice, next_at_ms).await?;
             tx.commit().await?;
-            if !is_ours {
-                continue;
-            }
-            let sent = self.send(&notice, services.clock.now_ms() / 1000).await;
+            let Some(receiver) = receiver.filter(|_| is_ours) else { continue };
+            let sent = self.send(receiver, &notice, services.clock.now_ms() / 1000).await;
             if let Err(error) = &sent {
                 let (id, attempt) = (&notice.id, notice.attempts + 1);
                 tracing::warn!(%error, %id, attempt, "a notification was not taken");
@@ -86,7 +100,7 @@ impl Sender {
             if sent.is_ok() {
                 let now_ms = services.clock.now_ms();
                 let mut tx = services.db.begin().await?;
-                tx.notice_sent(&notice.id, now_ms, now_ms - KEPT_MS).await?;
+                tx.notice_sent(&notice, now_ms, now_ms - KEPT_MS).await?;
                 tx.commit().await?;
                 taken += 1;
             }
@@ -94,11 +108,12 @@ impl Sender {
         Ok(taken)
     }
 
-    async fn send(&self, notice: &NoticeRow, seconds: i64) -> Result<(), SendError> {
-        let signature = signature(self.settings.secret.expose(), seconds, &notice.body);
-        let call = self.http.post(self.settings.url.clone());
+    async fn send(&self, receiver: &Receiver, notice: &NoticeRow, seconds: i64) -> Result<(), SendError> {
+        let body = receiver.webhook.format.body(&notice.body);
+        let signature = signature(self.secret.expose(), seconds, &body);
+        let call = receiver.http.post(receiver.webhook.url.clone());
         let call = call.header("content-type", "application/json").header("tributary-signature", signature);
-        let answer = call.body(notice.body.clone()).send().await.map_err(reqwest::Error::without_url)?;
+        let answer = call.body(body).send().await.map_err(reqwest::Error::without_url)?;
         let status = answer.status();
         if status.is_success() { Ok(()) } else { Err(SendError::Refused(status)) }
     }

@@ -16,6 +16,7 @@ use tributary_protocol::operator::ScheduledWork;
 pub use work::Work;
 
 use crate::db::{DbError, RunEnd};
+use crate::notify::{self, About, Notice};
 use crate::runtime::entropy;
 use crate::services::Services;
 use tributary_engine::round::Calendar;
@@ -69,7 +70,8 @@ pub async fn run_due(services: &Services) -> Result<Vec<Work>, DbError> {
         let Some(work) = Work::named(&schedule.name) else { continue };
         let now_ms = services.clock.now_ms();
         if schedule.next_at_ms <= now_ms && claim(services, &schedule, now_ms).await? {
-            perform(services, work, now_ms).await?;
+            let had_failed = schedule.last.as_ref().is_some_and(|last| last.failed);
+            perform(services, work, had_failed, now_ms).await?;
             done.push(work);
         }
     }
@@ -104,7 +106,7 @@ async fn claim(services: &Services, schedule: &ScheduledWork, now_ms: i64) -> Re
     Ok(claimed)
 }
 
-async fn perform(services: &Services, work: Work, started_at_ms: i64) -> Result<(), DbError> {
+async fn perform(services: &Services, work: Work, had_failed: bool, started_at_ms: i64) -> Result<(), DbError> {
     let (failed, outcome) = match work.run(services).await {
         Ok(outcome) => (false, outcome),
         Err(error) => {
@@ -113,8 +115,17 @@ async fn perform(services: &Services, work: Work, started_at_ms: i64) -> Result<
         }
     };
     services.metrics.scheduled(work.as_str(), failed);
+    // Only changes: hourly work that fails for a day is one notification.
+    let notice = match (had_failed, failed) {
+        (false, true) => Some(Notice::WorkFailed { work: work.as_str(), outcome: outcome.clone() }),
+        (true, false) => Some(Notice::WorkRecovered { work: work.as_str() }),
+        _ => None,
+    };
     let end = RunEnd { started_at_ms, ended_at_ms: services.clock.now_ms(), failed, outcome };
     let mut tx = services.db.begin().await?;
+    if let Some(notice) = notice {
+        notify::post(services, &mut tx, About::deployment(), &notice, end.ended_at_ms).await?;
+    }
     tx.end_run(work.as_str(), services.node.as_str(), &end).await?;
     tx.commit().await
 }

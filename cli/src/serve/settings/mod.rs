@@ -2,21 +2,20 @@
 
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use tributary_protocol::id::{Name, Secret, SecretKind};
 use tributary_protocol::sealed::Sealed;
 use tributary_server::Config;
 use tributary_server::guard::Limits;
-use tributary_server::metrics::MetricsAccess;
 use tributary_server::net::{AcmeSettings, ConnectionLimits, TlsSource, directory_beside};
 use tributary_server::notify::{ABANDONED_DEFAULT, NotifySettings};
 
@@ -26,7 +25,10 @@ use crate::error::{CliError, Failure};
 use crate::evaluator::LayerEvaluator;
 use crate::options::{TokenError, secret};
 use crate::settings_file;
-use crate::units::{ByteSize, HttpUrl, HumanDuration};
+use crate::units::{HttpUrl, HumanDuration};
+use values::{MetricsFor, NotifyPopulation, NotifyUrl, UploadMemory};
+
+pub(super) use values::LogFormat;
 
 /// These libraries log every connection and every tick at `info`.
 const LOG_DEFAULT: &str = "info,sqlx=warn,tokio_cron_scheduler=warn,object_store=warn";
@@ -50,6 +52,14 @@ struct ServeSettings {
     /// --acme-domain or --insecure-plaintext.
     #[arg(long, env = "TRIBUTARY_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Where to listen for operators: the dashboard, the operator API and the metrics. --listen then has only the
+    /// device API, the page /join and the health probes. Both have the same TLS [default: everything is at --listen].
+    #[arg(long, env = "TRIBUTARY_LISTEN_OPERATORS", value_name = "ADDRESS")]
+    listen_operators: Option<SocketAddr>,
+    /// The address at which clients reach this coordinator, for the command lines and QR codes of the dashboard
+    /// [default: with --listen-operators the address of --listen, else the one of the dashboard].
+    #[arg(long, env = "TRIBUTARY_CLIENTS_URL", value_name = "URL")]
+    clients_url: Option<HttpUrl>,
     /// Serves with TLS: a PEM file with the certificate and those between it and its CA. It is read again when it
     /// changes.
     #[arg(long, env = "TRIBUTARY_TLS_CERT", value_name = "FILE")]
@@ -188,10 +198,14 @@ struct ServeSettings {
     /// trains with them. Drawings stay on the device.
     #[arg(long, env = "TRIBUTARY_JOIN", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     join: Option<bool>,
-    /// A webhook that is notified by POST when rounds of a job are abandoned in a row, when a job is completed or has
-    /// reached its target, and when a coordinator is lost. Needs --notify-secret.
+    /// A webhook that is notified by POST of each change of a job's health, and of what else an operator should know
+    /// (docs/operations.md). Put slack+ or teams+ before a URL of Slack or Teams. Needs --notify-secret.
     #[arg(long, env = "TRIBUTARY_NOTIFY_URL", value_name = "URL")]
-    notify_url: Option<HttpUrl>,
+    notify_url: Option<NotifyUrl>,
+    /// A webhook that is notified of what concerns one population: NAME=URL; may be repeated. In the variable, `;`
+    /// stands between two.
+    #[arg(long, env = "TRIBUTARY_NOTIFY_POPULATION", value_name = "NAME=URL", value_delimiter = ';')]
+    notify_population: Vec<NotifyPopulation>,
     /// Signs notifications, in the header Tributary-Signature (docs/operations.md). Prefer the variable or the file.
     #[arg(long, env = "TRIBUTARY_NOTIFY_SECRET", value_name = "SECRET", hide_env_values = true)]
     notify_secret: Option<Sealed<String>>,
@@ -216,65 +230,11 @@ struct ServeSettings {
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) listen: SocketAddr,
+    pub(super) listen_operators: Option<SocketAddr>,
     pub(super) coordinator: Config,
     pub(super) log: String,
     pub(super) log_format: LogFormat,
     pub(super) otlp_endpoint: Option<HttpUrl>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum MetricsFor {
-    /// For everybody who reaches the coordinator.
-    #[default]
-    Open,
-    /// For operators, with their token.
-    Token,
-    /// Nothing is measured.
-    Off,
-}
-
-/// From 1 MiB to 4 GiB.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "String")]
-struct UploadMemory(usize);
-
-impl FromStr for UploadMemory {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bytes = text.parse::<ByteSize>().map_err(|error| error.to_string())?.bytes();
-        let allowed = ((1 << 20)..=(4 << 30)).contains(&bytes);
-        if allowed { Ok(Self(bytes as usize)) } else { Err("it must be from 1MiB to 4GiB".into()) }
-    }
-}
-
-impl TryFrom<String> for UploadMemory {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<MetricsFor> for MetricsAccess {
-    fn from(metrics: MetricsFor) -> Self {
-        match metrics {
-            MetricsFor::Open => Self::Open,
-            MetricsFor::Token => Self::Token,
-            MetricsFor::Off => Self::Off,
-        }
-    }
 }
 
 impl ServeArgs {
@@ -287,8 +247,15 @@ impl ServeArgs {
         let database = settings.database.clone().unwrap_or(defaults.database);
         let tls = settings.tls(database.expose())?;
         // Tokens and models in clear text on a network are an operator's choice, never a default.
-        if tls.is_none() && !listen.ip().is_loopback() && !settings.insecure_plaintext.unwrap_or_default() {
-            return Err(PlaintextError(listen).into());
+        let is_plaintext = tls.is_none() && !settings.insecure_plaintext.unwrap_or_default();
+        let exposed = [Some(listen), settings.listen_operators].into_iter().flatten();
+        if let Some(exposed) = exposed.filter(|address| !address.ip().is_loopback()).find(|_| is_plaintext) {
+            return Err(PlaintextError(exposed).into());
+        }
+        if settings.listen_operators.is_some() && settings.clients_url.is_none() && listen.ip().is_unspecified() {
+            let missing = "listen_operators needs clients_url where listen is the address of all interfaces: the \
+                           dashboard tells clients where the coordinator is";
+            return Err(CliError::BadSetting(missing.into()));
         }
         let notify = settings.notify()?;
         let devices = devices::Given {
@@ -300,6 +267,7 @@ impl ServeArgs {
         };
         Ok(Settings {
             listen,
+            listen_operators: settings.listen_operators,
             coordinator: Config {
                 devices: devices.settings()?,
                 database,
@@ -326,6 +294,7 @@ impl ServeArgs {
                     max: settings.connections_max.map(NonZeroUsize::get),
                     per_address: settings.connections_per_address.map(NonZeroUsize::get),
                 },
+                clients_url: settings.clients_url.map(|url| url.url().as_str().trim_end_matches('/').to_owned()),
                 notify,
                 evaluator: Some(Arc::new(LayerEvaluator)),
                 relay: None,
@@ -411,14 +380,16 @@ impl ServeSettings {
 
     /// `None`: without a webhook.
     fn notify(&self) -> Result<Option<NotifySettings>, CliError> {
-        match (&self.notify_url, self.notify_secret.as_ref().filter(|secret| !secret.expose().is_empty())) {
-            (Some(url), Some(secret)) => Ok(Some(NotifySettings {
-                url: url.url().clone(),
+        let has_webhook = self.notify_url.is_some() || !self.notify_population.is_empty();
+        match self.notify_secret.as_ref().filter(|secret| !secret.expose().is_empty()) {
+            Some(secret) if has_webhook => Ok(Some(NotifySettings {
+                everything: self.notify_url.clone().map(|NotifyUrl(webhook)| webhook),
+                populations: self.notify_population.iter().map(NotifyPopulation::entry).collect(),
                 secret: secret.clone(),
                 abandoned: self.notify_abandoned.map_or(ABANDONED_DEFAULT, NonZeroU32::get),
             })),
-            (None, None) if self.notify_abandoned.is_none() => Ok(None),
-            _ => Err(CliError::BadSetting("notify_url and notify_secret belong together".into())),
+            None if !has_webhook && self.notify_abandoned.is_none() => Ok(None),
+            _ => Err(CliError::BadSetting("notify_url or notify_population, and notify_secret belong together".into())),
         }
     }
 
@@ -426,6 +397,8 @@ impl ServeSettings {
     fn over(self, file: Self) -> Self {
         Self {
             listen: self.listen.or(file.listen),
+            listen_operators: self.listen_operators.or(file.listen_operators),
+            clients_url: self.clients_url.or(file.clients_url),
             tls_cert: self.tls_cert.or(file.tls_cert),
             tls_key: self.tls_key.or(file.tls_key),
             tls_ca: self.tls_ca.or(file.tls_ca),
@@ -464,6 +437,11 @@ impl ServeSettings {
             metrics: self.metrics.or(file.metrics),
             join: self.join.or(file.join),
             notify_url: self.notify_url.or(file.notify_url),
+            notify_population: if self.notify_population.is_empty() {
+                file.notify_population
+            } else {
+                self.notify_population
+            },
             notify_secret: self.notify_secret.or(file.notify_secret),
             notify_abandoned: self.notify_abandoned.or(file.notify_abandoned),
             log: self.log.or(file.log),

@@ -3,6 +3,8 @@ use std::time::Duration;
 use super::*;
 use clap::Parser;
 use tributary_server::devices::ClientAuth;
+use tributary_server::metrics::MetricsAccess;
+use tributary_server::notify::Format;
 
 #[derive(Parser)]
 struct Line {
@@ -54,6 +56,19 @@ fn limits_of_callers_are_set_one_by_one() {
     assert_eq!(limits("--held-per-address 7"), Limits { held_per_address: 7, ..defaults });
     assert_eq!(limits("--checkins-per-second 400"), Limits { checkins_per_second: 400, ..defaults });
     assert_eq!(limits("--feeds-per-operator 3"), Limits { feeds_per_operator: 3, ..defaults });
+}
+
+#[test]
+fn operators_have_an_address_of_their_own() {
+    let settings = settings_of("--listen-operators 127.0.0.1:7301").unwrap();
+    assert_eq!((settings.listen_operators.unwrap().port(), settings.coordinator.clients_url), (7301, None));
+    let everywhere = "--insecure-plaintext --listen 0.0.0.0:7300 --listen-operators 127.0.0.1:7301";
+    let refused = settings_of(everywhere).unwrap_err().to_string();
+    assert!(refused.contains("clients_url"), "{refused}");
+    let named = settings_of(&format!("{everywhere} --clients-url https://fl.example.org/")).unwrap();
+    assert_eq!(named.coordinator.clients_url.as_deref(), Some("https://fl.example.org"));
+    let exposed = settings_of("--listen-operators 10.0.0.7:7301").unwrap_err().to_string();
+    assert!(exposed.starts_with("10.0.0.7:7301 can be reached"), "{exposed}");
 }
 
 #[test]
@@ -174,11 +189,21 @@ fn the_example_file_is_valid_and_holds_every_setting() {
 fn a_webhook_has_an_address_and_a_secret() {
     let settings = settings_of("--notify-url https://h.example.org/x --notify-secret 5ecret --notify-abandoned 5");
     let notify = settings.unwrap().coordinator.notify.unwrap();
-    assert_eq!((notify.url.as_str(), notify.abandoned), ("https://h.example.org/x", 5));
+    let webhook = notify.everything.as_ref().unwrap();
+    assert_eq!((webhook.url.as_str(), webhook.format, notify.abandoned), ("https://h.example.org/x", Format::Json, 5));
     assert!(!format!("{notify:?}").contains("5ecret"));
     let file = "notify_url = 'http://h:1/'\nnotify_secret = '5ecret'";
     assert_eq!(settings_of_file(file, "").unwrap().coordinator.notify.unwrap().abandoned, ABANDONED_DEFAULT);
     assert!(settings_of("").unwrap().coordinator.notify.is_none());
+    let line = "--notify-population shop=slack+https://h:1/a=b --notify-population ward=teams+http://h:2/ \
+                --notify-secret 5ecret";
+    let file = "notify_population = ['shop=slack+https://h:1/a=b', 'ward=teams+http://h:2/']\nnotify_secret = '5ecret'";
+    for notify in [settings_of(line), settings_of_file(file, "")] {
+        let notify = notify.unwrap().coordinator.notify.unwrap();
+        let webhooks = notify.populations.iter().map(|(name, to)| (name.as_str(), to.url.as_str(), to.format));
+        let expected = [("shop", "https://h:1/a=b", Format::Slack), ("ward", "http://h:2/", Format::Teams)];
+        assert_eq!((webhooks.collect::<Vec<_>>(), notify.everything), (expected.into(), None));
+    }
     for line in ["--notify-url http://h:1", "--notify-secret 5ecret", "--notify-abandoned 2"] {
         assert!(settings_of(line).is_err(), "{line}");
     }

@@ -1,8 +1,11 @@
 //! The listener of `tributary serve`: who may connect, and how.
 
+mod apart;
 mod elsewhere;
+mod ends;
 mod memory;
 pub(crate) mod process;
+mod proxied;
 
 use std::net::TcpStream;
 use std::path::Path;

@@ -393,6 +393,12 @@ export interface AuditEntry {
   subject: string;
 }
 
+/** A row in the list of the audit log. */
+export type AuditRow = AuditEntry & {
+  /** The enrolments for which the row stands, if they are more than one. */
+  folded?: FoldedEntries;
+};
+
 /**
  * The version whose accuracy has the highest lower bound, or without accuracies the lowest loss. Of
  * equal ones, the oldest.
@@ -954,6 +960,11 @@ export type CreateToken =
 export interface CreatedToken {
   /** Bearer credential. */
   secret: PinnedSecret;
+  /**
+   * Address at which clients reach the coordinator, with an enrolment token. Absent if it is that of the
+   * request.
+   */
+  server?: string;
   /** The token without its secret. */
   token: Token;
 }
@@ -1352,6 +1363,14 @@ export interface FailureReport {
    * `other`.
    */
   reason: FailureReason;
+}
+
+/** The enrolments with one token on one day, as one row. */
+export interface FoldedEntries {
+  /** Number of entries, all those of the day. */
+  entries: number;
+  /** Time of the first one. */
+  first_at_ms: number;
 }
 
 /** The file of a model in the form of its job. */

@@ -7,11 +7,14 @@ import type * as schema from "./schema";
 
 export type {
   AbandonReason,
+  Account,
   Answer,
   Assignment,
   AssignmentState,
   AttributeName,
+  AuditAction,
   AuditEntry,
+  AuditRow,
   Cell,
   ClassCounts,
   ClassStats,
@@ -57,6 +60,7 @@ export type {
   RoundDetail,
   RoundGroup,
   ScheduledWork,
+  Session,
   Severity,
   ShapeCount,
   SignedIn as Who,

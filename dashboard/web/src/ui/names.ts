@@ -9,3 +9,10 @@ export function rememberJob(id: string, name: string): void {
 export function jobName(id: string): string | undefined {
   return names.get(id);
 }
+
+/** The id of the job with this name that was loaded last. */
+export function jobIdOf(name: string): string | undefined {
+  let found: string | undefined;
+  for (const [id, known] of names) if (known === name) found = id;
+  return found;
+}

@@ -3,13 +3,12 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { CreatedToken, Overview, Population } from "../api/types";
-import { clientCommand, enrolmentText, fleetCommand, serverOf } from "../lib/enrolment";
 import { plural } from "../lib/format";
 import { links } from "../router";
 import { useAction } from "../ui/action";
 import { useConnection, useMay } from "../ui/connection";
-import { Choice, Command, Empty, Panel, Trouble } from "../ui/parts";
-import { QrCode } from "../ui/qr-code";
+import { Enrolment } from "../ui/enrolment";
+import { Choice, Empty, Panel, Trouble } from "../ui/parts";
 
 /** How often the page looks for the first client, in milliseconds. */
 const LOOK_MS = 3_000;
@@ -129,7 +128,7 @@ function MakeToken({ populations }: { populations: readonly Population[] }) {
     setCreated(await api.json<CreatedToken>("tokens", { method: "POST", body }));
   });
   if (!may) return <Empty title="Administrators create tokens">You are signed in with another role.</Empty>;
-  if (created) return <Enrolment secret={created.secret} />;
+  if (created) return <Enrolment created={created} first />;
   return (
     <form class="step-form" onSubmit={run}>
       {names.length > 1 && <Choice label="Population" value={population} onChange={setPopulation} options={names} />}
@@ -138,26 +137,5 @@ function MakeToken({ populations }: { populations: readonly Population[] }) {
       </button>
       {error && <Trouble error={error} />}
     </form>
-  );
-}
-
-function Enrolment({ secret }: { secret: string }) {
-  const server = serverOf(document.baseURI);
-  return (
-    <div class="enrolment">
-      <div>
-        <p>On any machine that reaches this one, with a table of yours:</p>
-        <Command text={clientCommand(server, secret)} />
-        <p>Or with five clients that share the built-in digits, for the job “First”:</p>
-        <Command text={fleetCommand(server, secret)} />
-        <p class="hint" role="status">
-          The token is not shown again.
-        </p>
-      </div>
-      <figure>
-        <QrCode text={enrolmentText(server, secret)} label="Address and token as a QR code" />
-        <figcaption class="hint">Address and token, for an app that reads them</figcaption>
-      </figure>
-    </div>
   );
 }

@@ -22,6 +22,7 @@ import { StateTag } from "../ui/glyph";
 import { Ago, Confirm, Stat, Stats, Tags } from "../ui/parts";
 import { FilingDialog } from "./filing";
 import { PolicyDialog } from "./policy";
+import { ShareButton } from "./share";
 
 /** Name, state, figures and controls of a job. `changed` is called after each change that the person made. */
 export function JobHead({ job, changed }: { job: Job; changed: () => void }) {
@@ -216,6 +217,7 @@ function Controls({ job, changed }: { job: Job; changed: () => void }) {
       <button type="button" onClick={() => ask("filing")}>
         Edit
       </button>
+      <ShareButton population={job.file.population} />
       <button type="button" class="danger-quiet" onClick={() => ask("stop")}>
         Stop
       </button>
@@ -273,6 +275,7 @@ function EndedControls({ job, changed }: { job: Job; changed: () => void }) {
       <button type="button" onClick={() => ask("filing")}>
         Edit
       </button>
+      <ShareButton population={job.file.population} />
       <button type="button" onClick={archive}>
         {archived ? "Unarchive" : "Archive"}
       </button>

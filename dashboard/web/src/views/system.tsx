@@ -1,7 +1,7 @@
-// The coordinators: leases, load, latency, storage, scheduled work; and the audit log.
+// The coordinators: leases, load, latency, storage, scheduled work; and the audit log below them.
 
 import { Fragment } from "preact";
-import type { AuditEntry, LoadSample, Node, Page, ScheduledWork, System } from "../api/types";
+import type { LoadSample, Node, ScheduledWork, System } from "../api/types";
 import { Trend } from "../charts/trend";
 import { bytes, count, duration, plural, presence, short, shortId, UNKNOWN, words } from "../lib/format";
 import { links } from "../router";
@@ -9,8 +9,9 @@ import { useNow, useResource, useScope } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { jobName } from "../ui/names";
 import { useNarrow } from "../ui/narrow";
-import { Ago, At, Empty, NotAvailable, Panel, Pending, Stat, Stats, When } from "../ui/parts";
-import { type Column, Pager, Table, usePaging } from "../ui/table";
+import { Ago, At, Empty, Panel, Pending, Stat, Stats } from "../ui/parts";
+import { type Column, Table } from "../ui/table";
+import { Audit } from "./audit";
 
 /** The system as one coordinator sees it. An operator of one population sees only what concerns that. */
 export function SystemView() {
@@ -281,79 +282,5 @@ function Schedules({ work }: { work: readonly ScheduledWork[] }) {
       rowKey={(entry) => entry.name}
       empty={<Empty title="Nothing is scheduled" command="tributary schedule list" />}
     />
-  );
-}
-
-/** Two lines per entry: action and time; subject, and who did it. */
-const AUDIT_PHONE: readonly Column<AuditEntry>[] = [
-  {
-    head: "Action",
-    name: true,
-    cell: (entry) => (
-      <span class="two-lines">
-        {words(entry.action)}
-        <small class="quiet">
-          {subjectName(entry.subject)} · {entry.label || shortId(entry.actor)}
-        </small>
-      </span>
-    ),
-  },
-  { head: "When", zoned: true, number: true, cell: (entry) => <When at={entry.at_ms} /> },
-];
-
-const AUDIT: readonly Column<AuditEntry>[] = [
-  { head: "When", zoned: true, cell: (entry) => <When at={entry.at_ms} /> },
-  { head: "Action", name: true, cell: (entry) => words(entry.action) },
-  {
-    head: "Subject",
-    cell: (entry) => (
-      <span class="subject" data-tip={entry.subject}>
-        {subjectName(entry.subject)}
-      </span>
-    ),
-  },
-  { head: "Who", cell: (entry) => <span data-tip={entry.actor}>{entry.label || shortId(entry.actor)}</span> },
-  {
-    head: "Detail",
-    wide: true,
-    cell: (entry) => (
-      <span class="audit-detail" data-tip={entry.detail}>
-        {entry.detail}
-      </span>
-    ),
-  },
-];
-
-function subjectName(subject: string) {
-  if (!subject.startsWith("job_")) return shortId(subject);
-  return <a href={links.job(subject)}>{jobName(subject) ?? shortId(subject)}</a>;
-}
-
-/** The audit log. */
-function Audit() {
-  const paging = usePaging("audit");
-  const narrow = useNarrow();
-  const audit = useResource<Page<AuditEntry>>("audit", { limit: 20, after: paging.after }, { pollMs: 15_000 });
-  return (
-    <Panel title="Audit" hint="what operators did, enrolments and first refusals, newest first">
-      {audit.data ? (
-        <>
-          <Table
-            label="What operators did"
-            class={narrow ? "phone-rows" : ""}
-            columns={narrow ? AUDIT_PHONE : AUDIT}
-            rows={audit.data.items}
-            rowKey={(entry) => entry.number}
-            stale={audit.stale}
-            empty={
-              <Empty title="No entry yet">What operators do to jobs, tokens and populations is recorded here.</Empty>
-            }
-          />
-          <Pager paging={paging} next={audit.data.next} />
-        </>
-      ) : (
-        <Pending resource={audit} lines={6} missing={<NotAvailable what="The audit log" />} />
-      )}
-    </Panel>
   );
 }

@@ -2,8 +2,8 @@
 
 use tributary_protocol::job_file::RoundPolicyChange;
 use tributary_protocol::operator::{
-    Account, Assignment, AttributeName, AuditEntry, ChangeJob, ChangePassword, ChangeStanding, ClassStats, Client,
-    ClientAssignment, ClientOrder, CreateAccount, CreateJob, CreatePopulation, CreateRelease, CreateToken,
+    Account, Assignment, AttributeName, AuditQuery, AuditRow, ChangeJob, ChangePassword, ChangeStanding, ClassStats,
+    Client, ClientAssignment, ClientOrder, CreateAccount, CreateJob, CreatePopulation, CreateRelease, CreateToken,
     CreatedToken, Curve, Event, Job, JobAnswers, JobDraft, JobPrivacyState, Login, ModelVersion, Node, Order, Outlook,
     Overview, PageQuery, Population, Release, Round, RoundDetail, RoundSort, ScalarCurve, ScheduledWork, Session,
     ShapeCount, SignInWays, SignedIn, StaleClient, System, TestSet, TestSetState, Token, WidenRelease,
@@ -272,7 +272,7 @@ fn releases() -> Vec<Call> {
 fn system() -> Vec<Call> {
     vec![
         get("/system", "system", "How the coordinator is.").answers::<System>(200, "Its figures."),
-        get("/audit", "audit", "The audit log, newest first.").query::<PageQuery>().page::<AuditEntry>("A page."),
+        get("/audit", "audit", "The audit log, newest first.").query::<AuditQuery>().page::<AuditRow>("A page."),
         get("/audit/export", "exportAudit", "The whole audit log as JSON lines, oldest first.").answers_raw(
             200,
             "The entries.",

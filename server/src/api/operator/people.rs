@@ -80,7 +80,8 @@ pub(super) async fn create_token(
     tx.insert_token(&token, &stored_hash(&secret)).await?;
     permit.audits(&mut tx, AuditAction::TokenCreate, &token.id, Some(described(&token)), now_ms).await?;
     tx.commit().await?;
-    Ok((StatusCode::CREATED, Json(CreatedToken { token, secret: PinnedSecret::new(secret, app.ca) })))
+    let server = app.clients_url.clone().filter(|_| token.kind == TokenKind::Enrolment);
+    Ok((StatusCode::CREATED, Json(CreatedToken { token, secret: PinnedSecret::new(secret, app.ca), server })))
 }
 
 /// The token that a request describes.

@@ -92,19 +92,22 @@ struct Shared {
 
 type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
+/// The connections of all ports, which share the limit of open files.
+pub(crate) fn connections(limits: ConnectionLimits, metrics: &Metrics) -> Arc<Connections> {
+    Connections::new(Limits::new(limits, open_files()), metrics.connections())
+}
+
 /// Serves until `stop` is cancelled, and returns when the requests in flight are answered.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
-    limits: ConnectionLimits,
+    connections: &Arc<Connections>,
     tls: Option<Arc<Tls>>,
-    metrics: &Metrics,
     stop: CancellationToken,
 ) {
-    let connections = Connections::new(Limits::new(limits, open_files()), metrics.connections());
     // Made once: a router that is not a service yet is rebuilt for every connection, 12 KB each.
     let router = router.with_state::<()>(());
-    accept(listener, &connections, Arc::new(Shared { router, tls, patience: Patience::default(), stop })).await;
+    accept(listener, connections, Arc::new(Shared { router, tls, patience: Patience::default(), stop })).await;
 }
 
 async fn accept(listener: TcpListener, connections: &Arc<Connections>, shared: Arc<Shared>) {

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 use sqlx::AssertSqlSafe;
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::operator::{AuditEntry, ChainCheck, ChainError, Page};
+use tributary_protocol::operator::{AuditEntry, AuditRow, ChainCheck, ChainError, Page};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AuditAction, Role};
 use tributary_server::db::Db;
@@ -126,4 +126,27 @@ async fn enrolments_are_in_the_log_with_their_token() {
     let entry = &log.items[0];
     assert_eq!((entry.action, entry.subject.clone()), (AuditAction::ClientEnrol, "client 1".to_owned()));
     assert!(entry.actor.starts_with("token_") && entry.population.as_ref().unwrap().as_str() == "devices");
+}
+
+#[tokio::test]
+async fn the_log_is_searched_within_what_the_operator_may_see() {
+    let world = World::start().await;
+    world.devices::<3>().await;
+    world.operate(Method::POST, "/populations", &json!({ "name": "other" })).await.value();
+    let scoped = world.operator_token(Role::Viewer, Some("other")).await.secret.expose();
+    let found = async |token: &str, query: &str| {
+        let call = world.request(Method::GET, &format!("/operator/v1/audit?{query}")).bearer_auth(token);
+        let page: Page<AuditRow> = Answer::to(call).await.ok();
+        page.items
+    };
+    let all = found(&world.operator, "fold=true&action=client.enrol").await;
+    assert_eq!((all.len(), all[0].folded.unwrap().entries), (1, 3));
+    assert_eq!(found(&world.operator, "action=client.enrol").await.len(), 3);
+    assert_eq!(found(&world.operator, "fold=true&subject=client+2").await.len(), 1);
+    assert_eq!(found(&scoped, "fold=true&action=client.enrol").await, []);
+    let own: Vec<_> = found(&scoped, "person=*&subject=*").await.into_iter().map(|row| row.entry.population).collect();
+    assert!(!own.is_empty() && own.iter().all(|population| population.as_ref().unwrap().as_str() == "other"));
+    for wrong in ["action=nope", "since_at_ms=today", "person=a%00", &format!("subject={}", "x".repeat(301))] {
+        world.look(&format!("/audit?{wrong}")).await.refused(ProblemType::Malformed);
+    }
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use tributary_engine::round::measured_centrally;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::operator::{CHAIN_BEGINS, ChainCheck};
+use tributary_protocol::operator::{AuditEntry, CHAIN_BEGINS, ChainCheck, FoldedEntries};
 use tributary_protocol::state::{AbandonReason, AssignmentState, AuditAction, JobState, Task};
 use tributary_server::db::{
-    Db, EvaluationSummary, JobTotals, Measured, NewAudit, Report, RoundKey, Software, Transition, Tx,
+    AuditFilter, Db, EvaluationSummary, JobTotals, Measured, NewAudit, Report, RoundKey, Software, Transition, Tx,
 };
 
 use super::stored::{
@@ -203,13 +203,86 @@ pub(super) async fn the_audit_log_is_a_chain_and_is_paged_from_its_end(db: &Db) 
     tx.commit().await.unwrap();
     assert_eq!(checked_chain(db).await.0, 3);
     let mut tx = db.read().await.unwrap();
-    let all = tx.audit(None, 1_000, 10).await.unwrap();
+    let of_people = name("people");
+    let everything = AuditFilter::default();
+    let people = AuditFilter { population: Some(&of_people), ..AuditFilter::default() };
+    let all = entries(&mut tx, &everything, 1_000, 10).await;
     let seen: Vec<_> = all.iter().map(|entry| (entry.number, &*entry.subject, entry.at_ms)).collect();
     assert_eq!(seen, [(3, "3", 40), (2, "2", 60), (1, "1", 50)], "in the order of writing, not of the clock");
-    assert_eq!(tx.audit(None, 3, 1).await.unwrap(), all[1..2]);
-    assert_eq!(tx.audit(Some(&name("people")), 1_000, 10).await.unwrap(), all[1..2]);
+    assert_eq!(entries(&mut tx, &everything, 3, 1).await, all[1..2]);
+    assert_eq!(entries(&mut tx, &people, 1_000, 10).await, all[1..2]);
     assert_eq!((all[2].previous, all[1].previous), (CHAIN_BEGINS, all[2].hash));
     assert_eq!(tx.audit_chain(1, 1).await.unwrap(), all[1..2]);
+}
+
+async fn entries(tx: &mut Tx, filter: &AuditFilter<'_>, before: u64, limit: u32) -> Vec<AuditEntry> {
+    tx.audit(filter, before, limit).await.unwrap().into_iter().map(|row| row.entry).collect()
+}
+
+/// What a search finds: numbers of entries, each with the number of those that it stands for.
+async fn found(tx: &mut Tx, filter: &AuditFilter<'_>, before: u64, limit: u32) -> Vec<(u64, u64)> {
+    let rows = tx.audit(filter, before, limit).await.unwrap();
+    rows.iter().map(|row| (row.entry.number, row.folded.map_or(1, |folded| folded.entries))).collect()
+}
+
+pub(super) async fn the_audit_log_is_searched_and_its_enrolments_are_folded(db: &Db) {
+    const DAY_MS: i64 = 86_400_000;
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    let enrolment = |token: &str, client: u32| NewAudit {
+        actor: token.into(),
+        label: "Site_North".into(),
+        action: AuditAction::ClientEnrol,
+        ..entry(&format!("client {client}"), Some("people"))
+    };
+    // On the first day 1, 2 and 4 with one token, 3 with another one; on the next day 6 with the first one.
+    for (new, at_ms) in [
+        (enrolment("token_a", 1), 10),
+        (enrolment("token_a", 2), 20),
+        (enrolment("token_b", 3), 30),
+        (enrolment("token_a", 4), 40),
+        (entry("job_7", None), 50),
+        (enrolment("token_a", 5), DAY_MS),
+    ] {
+        tx.append_audit(new, at_ms).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    let mut tx = db.read().await.unwrap();
+    let all = AuditFilter::default();
+    let folded = AuditFilter { fold: true, ..all.clone() };
+    assert_eq!(found(&mut tx, &all, 100, 10).await.len(), 6);
+    assert_eq!(found(&mut tx, &folded, 100, 10).await, [(6, 1), (5, 1), (4, 3), (3, 1)]);
+    assert_eq!(found(&mut tx, &folded, 100, 2).await, [(6, 1), (5, 1)]);
+    assert_eq!(found(&mut tx, &folded, 5, 2).await, [(4, 3), (3, 1)], "the next page");
+    let first = tx.audit(&folded, 5, 1).await.unwrap();
+    assert_eq!(first[0].folded, Some(FoldedEntries { entries: 3, first_at_ms: 10 }));
+
+    let enrolments = AuditFilter { action: Some(AuditAction::ClientEnrol), ..folded.clone() };
+    assert_eq!(found(&mut tx, &enrolments, 100, 10).await, [(6, 1), (4, 3), (3, 1)]);
+    let pauses = AuditFilter { action: Some(AuditAction::JobPause), ..folded.clone() };
+    assert_eq!(found(&mut tx, &pauses, 100, 10).await, [(5, 1)]);
+    for (person, numbers) in [
+        ("ada", vec![5]),
+        ("account:ada", vec![5]),
+        ("AD*", vec![5]),
+        ("token_b", vec![3]),
+        ("site_north", vec![6, 4, 3]),
+        ("site%north", vec![]),
+        ("ad", vec![]),
+    ] {
+        let found = found(&mut tx, &AuditFilter { person: Some(person), ..folded.clone() }, 100, 10).await;
+        assert_eq!(found.iter().map(|(number, _)| *number).collect::<Vec<_>>(), numbers, "{person}");
+    }
+    for (subject, numbers) in [("client 2", vec![2]), ("client *", vec![6, 4, 3, 2, 1]), ("job?7", vec![])] {
+        let found = found(&mut tx, &AuditFilter { subject: Some(subject), ..folded.clone() }, 100, 10).await;
+        assert_eq!(found.iter().map(|(number, _)| *number).collect::<Vec<_>>(), numbers, "{subject}");
+    }
+    let late = AuditFilter { since_at_ms: 41, ..folded.clone() };
+    assert_eq!(found(&mut tx, &late, 100, 10).await, [(6, 1), (5, 1)]);
+    let early = AuditFilter { until_at_ms: 40, ..folded.clone() };
+    assert_eq!(found(&mut tx, &early, 100, 10).await, [(4, 3), (3, 1)], "a row has all of its day");
+    let each = AuditFilter { until_at_ms: 40, ..all };
+    assert_eq!(found(&mut tx, &each, 100, 10).await, [(3, 1), (2, 1), (1, 1)]);
 }
 
 pub(super) async fn concurrent_entries_make_one_chain(db: &Db) {

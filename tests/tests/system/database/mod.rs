@@ -69,6 +69,7 @@ on_both_databases! {
     dashboard::sessions_are_counted_over_the_newest,
     dashboard::a_feed_follows_jobs_until_a_while_after_their_end,
     dashboard::the_audit_log_is_a_chain_and_is_paged_from_its_end,
+    dashboard::the_audit_log_is_searched_and_its_enrolments_are_folded,
     dashboard::concurrent_entries_make_one_chain,
     jobs::a_job_is_stored_once_per_name_and_population,
     jobs::jobs_are_listed_by_id_and_population,

@@ -157,8 +157,9 @@ pub(super) async fn the_best_version_is_that_of_the_best_evaluation(db: &Db) {
 pub(super) async fn a_notification_is_due_until_it_is_taken_or_given_up(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     for id in ["a", "b"] {
-        tx.insert_notice(id, "{}", 100).await.unwrap();
+        tx.insert_notice(id, "", "{}", 100).await.unwrap();
     }
+    tx.insert_notice("a", "", "{}", 100).await.unwrap();
     assert!(tx.due_notices(99, 10).await.unwrap().is_empty());
     let due = tx.due_notices(100, 10).await.unwrap();
     assert_eq!(
@@ -170,7 +171,11 @@ pub(super) async fn a_notification_is_due_until_it_is_taken_or_given_up(db: &Db)
     assert!(tx.claim_notice(&due[1], None).await.unwrap(), "the last attempt");
     let due = tx.due_notices(200, 10).await.unwrap();
     assert_eq!(due.iter().map(|notice| (notice.id.as_str(), notice.attempts)).collect::<Vec<_>>(), [("a", 1)]);
-    tx.notice_sent("a", 201, 50).await.unwrap();
+    tx.insert_notice("a", "people", "{}", 300).await.unwrap();
+    tx.notice_sent(&due[0], 201, 50).await.unwrap();
+    let due = tx.due_notices(300, 10).await.unwrap();
+    assert_eq!(due.iter().map(|notice| &*notice.target).collect::<Vec<_>>(), ["people"], "each webhook takes its own");
+    tx.notice_sent(&due[0], 301, 50).await.unwrap();
     assert!(tx.due_notices(i64::MAX, 10).await.unwrap().is_empty());
 }
 

@@ -70,11 +70,13 @@ pub(super) const ROOMS: [(&str, &[Room]); 2] = [
             room(&["central/"], "an evaluation here needs a version and a test set, and no client"),
             room(&["scheduled/"], "retention and upkeep need neither driver nor API"),
             room(&["driver/"], "a driver derives its steps from stored state, not from requests"),
+            room(&["first.rs"], "what a first start creates depends on no request"),
             room(&["people/"], "who may sign in depends on no job"),
             room(&["devices/"], "what a client proves to be depends on no job"),
             room(&["app.rs"], "the state that all calls of the API share depends on no single call"),
             room(&["load.rs"], "a sample of the load is taken of the state, whatever asks for it"),
             room(&["api/"], "the coordinator gives the API its connections"),
+            room(&["watch.rs"], "changes of health are told of what the API tells"),
             room(&["coordinator.rs", "lib.rs"], "nothing is above it"),
         ],
     ),
@@ -183,8 +185,8 @@ const RESERVED: &[Reserved] = &[
     Reserved {
         package: "server",
         paths: &["tributary_engine::story"],
-        // The log and the audit log are read by people too; the state keeps findings for the API.
-        files: &["api/", "app.rs", "db/", "metrics/", "driver/tell.rs", "cluster/takeover.rs"],
+        // The log, the audit log and notifications are read by people too; the state keeps findings for the API.
+        files: &["api/", "app.rs", "db/", "metrics/", "driver/tell.rs", "cluster/takeover.rs", "watch.rs"],
         reason: "stories are for people; no rule reads them",
     },
     Reserved { package: "engine", paths: NO_IO, files: &[], reason: "no I/O here; time is an argument" },

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::post;
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tributary_client::predict::Value as Field;
@@ -14,7 +15,7 @@ use tributary_client::{Client, Outcome};
 use tributary_protocol::card::ModelCard;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::model::Model;
-use tributary_protocol::operator::Job;
+use tributary_protocol::operator::{Job, Page, Release};
 use tributary_protocol::safetensors::{model_from_bytes, model_to_bytes};
 use tributary_protocol::seed::Seed;
 
@@ -24,7 +25,7 @@ use super::boards::Board;
 use super::client::{Examples, session};
 use super::mixed_cohort::{Visitors, in_python};
 use super::package::SCRIPT;
-use crate::support::{python, within_reason};
+use crate::support::{Answer, python, within_reason};
 
 const JOB: &str = "wards";
 const ROUNDS: u32 = 2;
@@ -126,27 +127,38 @@ fn folder(listening: &Listening, app: &App) -> PathBuf {
     folder
 }
 
-/// Apps in all languages, and where each keeps its state. Those without their tools are left out.
-fn apps(listening: &Listening, python: PathBuf, (jvm, classes): (&Arc<Jvm>, &Path), file: &Path) -> Vec<Predicting> {
+/// Apps in C, Kotlin and Python that predict with the model of a job, or with `@` and a channel with a released one.
+fn apps_with_sdks(
+    listening: &Listening,
+    python: PathBuf,
+    (jvm, classes): (&Arc<Jvm>, &Path),
+    model: &str,
+) -> Vec<Predicting> {
     let at = [listening.url(), listening.enrolment.clone()];
     let in_folder = |app: App, mut command: Command| {
         command.current_dir(folder(listening, &app));
         Predicting { app, command }
     };
     let mut c = Command::new(compiled("predict", listening.directory.path()));
-    c.args(&at).args(["state", JOB, "rows.csv"]);
+    c.args(&at).args(["state", model, "rows.csv"]);
     let mut kotlin = jvm.run(classes, "tributary.example.PredictKt");
-    kotlin.args(&at).args(["state", JOB, "rows.csv"]);
+    kotlin.args(&at).args(["state", model, "rows.csv"]);
     let mut script = Command::new(&python);
-    script.args([SCRIPT, "predict"]).args(&at).args(["rows.csv", "state", JOB]);
-    let mut apps = vec![
+    script.args([SCRIPT, "predict"]).args(&at).args(["rows.csv", "state", model]);
+    vec![
         in_folder(in_c(listening, "c-layers", "client"), c),
         in_folder(in_kotlin(jvm, classes, "kotlin-layers", "layers"), kotlin),
         in_folder(in_python(python, "layers"), script),
-    ];
+    ]
+}
+
+/// The same, and a small board, which predicts with a file. Those without their tools are left out.
+fn apps(listening: &Listening, python: PathBuf, jvm: (&Arc<Jvm>, &Path), file: &Path) -> Vec<Predicting> {
+    let mut apps = apps_with_sdks(listening, python, jvm, JOB);
     if let Some(board) = Board::aarch64() {
-        let command = board.predicts(file, "rows.csv");
-        apps.push(in_folder(board.app(), command));
+        let (mut command, app) = (board.predicts(file, "rows.csv"), board.app());
+        command.current_dir(folder(listening, &app));
+        apps.push(Predicting { app, command });
     }
     apps
 }
@@ -278,4 +290,29 @@ async fn clients_of_all_kinds_predict_the_same_without_a_coordinator() {
     let visited = within_reason(visit).await.unwrap();
     assert!(visited.status.success(), "{}", said(&visited));
     drop(directory);
+}
+
+/// Goal: an app in any language uses the model that was released, although its device never trains. Method: a client in
+/// Rust trains; the version is released; programs in C, Kotlin and Python, new to the coordinator, predict with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn apps_in_all_languages_predict_with_the_released_model() {
+    let (Some(python), Some(jvm)) = (python("tributary"), Jvm::find()) else { return };
+    let listening = Listening::start().await;
+    let classes = jvm.compiled(&listening).await;
+    let apps = apps_with_sdks(&listening, python, (&jvm, &classes), "@stable");
+    let job = create(&listening, &job_file(1)).await;
+    let trains = listening.directory.path().join("rust");
+    for _ in 0..ROUNDS {
+        session(&listening, &trains, &table(40, 2)).await;
+    }
+    listening.until_completed(job.head.id).await;
+    let wanted = json!({ "job": job.head.id, "version": ROUNDS, "channel": "stable" });
+    let released: Release = Answer::to(listening.operate(Method::POST, "/releases").json(&wanted)).await.ok();
+    let model = export(&listening, &job, ROUNDS, &listening.directory.path().join("wards.safetensors")).await;
+    for app in apps {
+        let kind = app.app.kind;
+        are_predictions(kind, &app.predictions().await, &model);
+    }
+    let seen = listening.look("/releases?population=default").await.ok::<Page<Release>>().items;
+    assert_eq!((seen[0].id, seen[0].clients), (released.id, 3));
 }

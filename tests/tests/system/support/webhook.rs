@@ -1,6 +1,6 @@
 //! A webhook that takes notifications, whose signatures must be right.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -11,7 +11,7 @@ use axum::routing::post;
 use ring::hmac;
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tributary_server::notify::NotifySettings;
+use tributary_server::notify::{Format, NotifySettings, Webhook as Receiver};
 
 const SECRET: &str = "5ecret";
 
@@ -28,7 +28,8 @@ impl Webhook {
         let url = format!("http://{}/hook", listener.local_addr().unwrap()).parse().unwrap();
         let routes = Router::new().route("/hook", post(take)).with_state(Arc::clone(&webhook));
         tokio::spawn(async move { axum::serve(listener, routes).await });
-        (webhook, NotifySettings { url, secret: SECRET.into(), abandoned: 3 })
+        let everything = Some(Receiver { url, format: Format::Json });
+        (webhook, NotifySettings { everything, populations: BTreeMap::new(), secret: SECRET.into(), abandoned: 3 })
     }
 
     pub(crate) fn kinds(&self) -> Vec<String> {

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Headers of requests that are part of the protocol.
-const REQUEST_HEADERS: [&str; 6] =
-    ["content-type", "range", "repr-digest", "upload-offset", "upload-complete", "accept-encoding"];
+const REQUEST_HEADERS: [&str; 7] =
+    ["content-type", "range", "if-none-match", "repr-digest", "upload-offset", "upload-complete", "accept-encoding"];
 /// Headers of answers that are part of the protocol.
-const ANSWER_HEADERS: [&str; 8] = [
+const ANSWER_HEADERS: [&str; 9] = [
     "content-type",
     "content-encoding",
     "etag",
@@ -21,6 +21,7 @@ const ANSWER_HEADERS: [&str; 8] = [
     "upload-complete",
     "tributary-release",
     "tributary-protocol",
+    "tributary-ask-after-ms",
 ];
 
 /// The exchanges of a story, in order.

@@ -146,7 +146,7 @@ fn unpacked(frame: &[u8]) -> Vec<u8> {
 }
 
 fn is_id(text: &str) -> bool {
-    let digits = ["client_", "job_", "assignment_"].iter().find_map(|kind| text.strip_prefix(kind));
+    let digits = ["client_", "job_", "assignment_", "release_"].iter().find_map(|kind| text.strip_prefix(kind));
     digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
 }
 

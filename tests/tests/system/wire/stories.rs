@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::examples::{MemoryExamples, RawTargets};
 use tributary_client::transport::Request;
-use tributary_client::{AlwaysOn, Client, ClientError, LayerTrainer, Outcome, TrainError, Trainer, Transport};
+use tributary_client::{
+    AlwaysOn, Client, ClientError, Freshness, LayerTrainer, Outcome, TrainError, Trainer, Transport,
+};
 use tributary_protocol::device::{CheckInResponse, EnrolResponse, PARTIAL_UPLOAD, UPLOAD_COMPLETE, UPLOAD_OFFSET};
 use tributary_protocol::digest::{REPR_DIGEST, repr_digest};
 use tributary_protocol::hash::Sha256Hash;
@@ -34,11 +36,21 @@ pub(super) enum Story {
     Resume,
     /// A model as the difference to the one before, and in pieces.
     Downloads,
+    /// A released model, for a client that does not train.
+    Released,
 }
 
 impl Story {
-    pub(super) const ALL: [Self; 7] =
-        [Self::Train, Self::Evaluate, Self::Describe, Self::GiveUp, Self::Refusals, Self::Resume, Self::Downloads];
+    pub(super) const ALL: [Self; 8] = [
+        Self::Train,
+        Self::Evaluate,
+        Self::Describe,
+        Self::GiveUp,
+        Self::Refusals,
+        Self::Resume,
+        Self::Downloads,
+        Self::Released,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -49,6 +61,7 @@ impl Story {
             Self::Refusals => "refusals",
             Self::Resume => "resume",
             Self::Downloads => "downloads",
+            Self::Released => "released",
         }
     }
 
@@ -59,6 +72,7 @@ impl Story {
             Self::Evaluate => Some("evaluated"),
             Self::Describe => Some("described"),
             Self::GiveUp => Some("gave up"),
+            Self::Released => Some("released"),
             Self::Refusals | Self::Resume | Self::Downloads => None,
         }
     }
@@ -76,6 +90,15 @@ impl Story {
                 let [work] = world.assign([&device]).await;
                 device.contribute(&work, &[0.5; 6], 10).await;
                 world.drive().await;
+            }
+            Self::Released => {
+                let job = world.job(json!({})).await.head.id;
+                let device = world.device().await;
+                let [work] = world.assign([&device]).await;
+                device.contribute(&work, &[0.5; 6], 10).await;
+                world.drive().await;
+                let wanted = json!({ "job": job, "version": 1, "channel": "stable" });
+                world.operate(Method::POST, "/releases", &wanted).await.value();
             }
             Self::Evaluate => {
                 world.create_job(&evaluated_job(&json!({ "stop": { "rounds": 1 } }))).await.value();
@@ -109,6 +132,11 @@ impl Story {
         let builder = if self == Self::Evaluate { builder.attribute("evaluator", "yes") } else { builder };
         let client = builder.build().unwrap();
         let outcome = match self {
+            Self::Released => {
+                let released = client.released("stable", Freshness::Latest, &AlwaysOn).await;
+                assert_eq!(released.unwrap().unwrap().card.version, 1);
+                return "released";
+            }
             Self::Describe => {
                 let rows = MemoryExamples::from_rows(
                     1,
