@@ -7,6 +7,7 @@
 //! | `settings` | what a client is made from |
 //! | `examples` | examples and labels in memory, which the SDK trains on by itself |
 //! | `trainer` | a trainer that the app brings |
+//! | `sets` | examples or trainers by the names of example sets |
 //! | `checkpoint` | where a training of the app was suspended |
 //! | `host` | what the app says about the device |
 //! | `keys` | a key pair in the device's hardware |
@@ -35,6 +36,7 @@ mod host;
 mod keys;
 mod model;
 mod outcome;
+mod sets;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -50,6 +52,7 @@ pub use host::{Conditions, Device, Host, Thermal};
 pub use keys::KeyStore;
 pub use model::{Model, Prediction, prepared};
 pub use outcome::Outcome;
+pub use sets::Sets;
 pub use settings::Settings;
 pub use trainer::{EvaluateTask, Evaluated, Stop, Tensor, TrainTask, Trained, Trainer};
 

@@ -13,6 +13,7 @@ mod partial;
 mod personal;
 mod schedules;
 mod sessions;
+mod sets;
 mod suspended;
 mod times;
 mod training;
