@@ -70,7 +70,8 @@ impl Session {
     }
 
     /// One session with trainers by the names of their example sets, one of them perhaps without a name: each is
-    /// [`LayerExamples`], or an object with the methods that [`PythonTrainer`] calls. With `reports_text` the operator gets exceptions of the trainer as text, and not only their kind.
+    /// [`LayerExamples`], or an object with the methods that [`PythonTrainer`] calls. With `reports_text` the operator
+    /// gets exceptions of the trainer as text, and not only their kind.
     fn run_once(
         &self,
         py: Python<'_>,

@@ -41,8 +41,9 @@ impl Uplink {
     }
 
     /// Checks in, and offers to stand for so many clients, 10,000 at most. `sets` are the named example sets behind the
-    /// relay, each with the number of clients that have it; `places` are for jobs that name no set. The parent may hold the request for `wait`,
-    /// 60 s at most, until it has work. While an order is open, every check-in is answered with it.
+    /// relay, each with the number of clients that have it; `places` are for jobs that name no set. The parent may hold
+    /// the request for `wait`, 60 s at most, until it has work. While an order is open, every check-in is answered with
+    /// it.
     ///
     /// # Errors
     /// [`ClientError::NoRelay`] if the parent takes the relay for an ordinary client, since its token grants no relay:

@@ -24,11 +24,12 @@ const CORRECTING: [Algorithm; 2] =
 
 /// Learns from the examples of one client.
 pub trait Trainer: Send {
-    /// How many examples the client has, those of named sets left out. A check-in reports it; jobs may require a minimum.
+    /// How many examples the client has, those of named sets left out. A check-in reports it; jobs may require a
+    /// minimum.
     fn examples(&self) -> u64;
 
-    /// The named example sets, with what each has. A job that names one (`data`) is trained by clients that have it, and
-    /// the name is in its tasks. Default: none. [`Sets`](super::Sets) has a trainer for each.
+    /// The named example sets, with what each has. A job that names one (`data`) is trained by clients that have it,
+    /// and the name is in its tasks. Default: none. [`Sets`](super::Sets) has a trainer for each.
     fn sets(&self) -> ExampleSets {
         ExampleSets::default()
     }

@@ -44,7 +44,8 @@ impl Candidate {
         self.relay.unwrap_or(1)
     }
 
-    /// The most updates that it can bring to a job: a relay may stand for more clients with an example set than without.
+    /// The most updates that it can bring to a job: a relay may stand for more clients with an example set than
+    /// without.
     #[must_use]
     pub fn places_most(&self) -> u32 {
         let of_sets = self.sets.iter().map(|(_, set)| u32::try_from(set.examples).unwrap_or(u32::MAX));
@@ -62,8 +63,8 @@ impl Candidate {
         }
     }
 
-    /// The candidate as a job sees it that uses this example set: with the set's examples, and, of a relay, with a place
-    /// for each client that has the set. None without the set.
+    /// The candidate as a job sees it that uses this example set: with the set's examples, and, of a relay, with a
+    /// place for each client that has the set. None without the set.
     #[must_use]
     pub fn with_data(self: &Arc<Self>, data: Option<&Name>) -> Option<Arc<Self>> {
         if data.is_none() {

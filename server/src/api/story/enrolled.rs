@@ -15,8 +15,8 @@ use crate::fleet::waiting::holdings_fit;
 /// Values of an attribute that a sentence has room for.
 const VALUES_SHOWN: usize = 6;
 
-/// The enrolled clients that a round may draw by their attributes and example sets, and those that there are. Examples, codecs and rest
-/// are left out: they change.
+/// The enrolled clients that a round may draw by their attributes and example sets, and those that there are. Examples,
+/// codecs and rest are left out: they change.
 #[derive(Clone, Debug)]
 pub(in crate::api) struct Enrolled {
     attributes: String,

@@ -13,7 +13,7 @@ use tributary_protocol::problem::ProblemType;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AssignmentState, JobState};
 
-use crate::support::{Adds, Answer, World, http, job_file, sdk_client, within_reason};
+use crate::support::{Adds, Answer, World, http, job_file, within_reason};
 
 /// A job that learns on which side of a line points of this many numbers are.
 fn line_job(name: &str, data: &str, inputs: usize, rounds: u32) -> Value {
@@ -131,15 +131,16 @@ async fn a_job_that_needs_one_client_leaves_both_to_one_that_needs_two() {
     }
 }
 
-/// Goal: who lacks a set is told so, and so is the operator. Method: a client with photos alone, a job for a set that it
-/// lacks and one for examples without a name.
+/// Goal: who lacks a set is told so, and so is the operator. Method: a client with photos alone, a job for a set that
+/// it lacks and one for examples without a name.
 #[tokio::test]
 async fn a_client_without_the_set_is_not_drawn_and_both_sides_are_told() {
     let world = World::start().await;
     let wanted: Job = world.create_job(&job_file(&json!({ "name": "keyboard", "data": "typing" }))).await.ok();
     world.drive().await;
     let directory = TempDir::new().unwrap();
-    let client = sdk_client(&world, directory.path());
+    let client = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory.path());
+    let client = client.http_client(http()).wait(Duration::ZERO).build().unwrap();
     let mut sets = Sets::new().with("photos", Adds::new(0.1)).unwrap();
     let outcome = client.run_once(&mut sets, &AlwaysOn).await.unwrap();
     let Outcome::NothingToDo { waits_for: Some(WaitsFor::Admission { job, reason }), .. } = outcome else {
