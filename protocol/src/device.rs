@@ -167,8 +167,8 @@ pub struct CheckInRequest {
     #[serde(default, skip_serializing_if = "Abilities::is_first")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub abilities: Abilities,
-    /// What the client's table has in common with others, a hash of columns and classes, if a job's columns were applied
-    /// to it. It gets no work of jobs with another schema.
+    /// What the client's table has in common with others: a hash of columns and classes, if a job's columns were
+    /// applied to it. It gets no work of jobs with another schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub schema: Option<Sha256Hash>,

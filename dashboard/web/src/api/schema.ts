@@ -507,8 +507,8 @@ export interface CheckInRequest {
   /** What a relay offers. It is refused (`forbidden`) from a client whose token grants no `relay`. */
   relay?: RelayOffer;
   /**
-   * What the client's table has in common with others ([`crate::inputs::Inputs::schema_hash`]), if a
-   * job's columns were applied to it. It gets no work of jobs with another schema.
+   * What the client's table has in common with others: a hash of columns and classes, if a job's columns
+   * were applied to it. It gets no work of jobs with another schema.
    */
   schema?: string;
   /**

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::examples::{MemoryExamples, Targets};
 use tributary_client::{AlwaysOn, Client, LayerTrainer, Outcome, Sets, WaitsFor};
-use tributary_protocol::operator::{self, Health, Job, JobDraft, Page};
+use tributary_protocol::operator::{self, Job, JobDraft, Page};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AssignmentState, JobState};
@@ -148,8 +148,8 @@ async fn a_client_without_the_set_is_not_drawn_and_both_sides_are_told() {
     };
     assert_eq!((job.as_str(), reason.as_str()), ("keyboard", "it has no example set typing"));
 
-    let health: Vec<Health> = world.look(&format!("/jobs/{}/health", wanted.head.id)).await.ok();
-    let text = &health[0].text;
+    let wanted = world.job_now(wanted.head.id).await;
+    let text = &wanted.health[0].text;
     assert!(text.contains("0 of 1 enrolled clients have the example set typing (photos 1)"), "{text}");
     let draft = async |file: &Value| world.operate(Method::POST, "/jobs?dry_run=true", &json!({ "job": file })).await;
     let named: JobDraft = draft(&job_file(&json!({ "name": "other", "data": "typing" }))).await.ok();
