@@ -58,6 +58,8 @@ create table clients (
     consent text,
     -- Examples held, as told at the last check-in that changed it.
     examples bigint not null,
+    -- Its named example sets, as told with them: a JSON list of names.
+    sets text not null default '[]',
     -- The kind of its SDK, as of its last check-in: rust, python, kotlin, swift, c, browser or another name.
     sdk text,
     -- The release of its SDK in its own words, and what it can do: a JSON list.
@@ -700,6 +702,8 @@ create table seats (
     number bigint not null,
     attributes text not null,
     examples bigint not null,
+    -- JSON object: its named example sets.
+    sets text not null,
     codecs text not null,
     -- JSON list: what its SDK can do.
     abilities text not null,

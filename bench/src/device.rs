@@ -23,6 +23,7 @@ use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::{
     Assignment, CheckInRequest, CheckInResponse, DeviceState, EnrolRequest, EnrolResponse, ReportAccepted,
 };
+use tributary_protocol::example_sets::ExampleSets;
 use tributary_protocol::id::Secret;
 use tributary_protocol::update::CodecName;
 
@@ -205,6 +206,7 @@ pub(crate) fn check_in_body(wait_ms: u32) -> Bytes {
         codecs: CodecName::ALL.to_vec(),
         abilities: Abilities::FIRST,
         schema: None,
+        sets: ExampleSets::default(),
         answers: false,
         masks: false,
         signs: false,

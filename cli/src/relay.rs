@@ -9,6 +9,7 @@ use clap::Args;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tributary_client::{Builder, Client, ClientError, Settings, Uplink};
+use tributary_engine::round::Offer;
 use tributary_protocol::device::{Assignment, OpenJob};
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::relay::{Delivered, Part};
@@ -73,9 +74,9 @@ impl Upstream for Parent {
         self.0.address()
     }
 
-    fn next(&self, places: u32, wait: Duration) -> BoxFuture<'_, Result<Offered, UpstreamError>> {
+    fn next(&self, Offer { places, sets }: Offer, wait: Duration) -> BoxFuture<'_, Result<Offered, UpstreamError>> {
         async move {
-            Ok(match self.0.next(places, wait).await.map_err(told)? {
+            Ok(match self.0.next(places, sets, wait).await.map_err(told)? {
                 tributary_client::NextOrder::Order(assignment) => Offered::Part(assignment),
                 tributary_client::NextOrder::Wait(pause) => Offered::Nothing(pause),
             })

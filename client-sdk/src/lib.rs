@@ -33,7 +33,7 @@
 //! | [`pausing`] | training that lets its thread go at each checkpoint |
 //! | [`host`], `conditions` | what the app says about the device: may the session continue? |
 //! | `blocking`, `cancel` | sessions that block their thread, and their end from outside |
-//! | [`trainer`] | local training as a trait, for layer lists, and for modules of burn |
+//! | [`trainer`] | local training as a trait, for layer lists, for modules of burn, and for several example sets |
 //! | [`examples`] | example sets: in memory, from CSV, from IDX files |
 //! | [`inputs`] | from raw examples to what a network reads, and the sums that fix means and deviations |
 //! | [`store`] | what is kept between sessions, and where: `FileStore`, [`MemoryStore`] |
@@ -137,8 +137,8 @@ pub use trainer::Gpu;
 #[cfg(feature = "layers")]
 pub use trainer::{AcceleratedTrainer, LayerTrainer};
 pub use trainer::{
-    Budget, Checkpoint, Checkpoints, Correction, DescribeTask, EvaluateTask, Evaluated, NamedTensor, StopFlags,
-    TrainError, TrainTask, Trained, Trainer,
+    Budget, Checkpoint, Checkpoints, Correction, DescribeTask, EvaluateTask, Evaluated, NamedTensor, Sets, SetsError,
+    StopFlags, TrainError, TrainTask, Trained, Trainer,
 };
 pub use transport::Transport;
 #[cfg(feature = "native")]
@@ -146,6 +146,7 @@ pub use transport::{HttpTransport, Trust, TrustError, is_exposed};
 /// Types of the protocol in signatures of this crate.
 pub use tributary_protocol::classes::ClassCounts;
 pub use tributary_protocol::device::{Assignment, AssignmentStatus, DeviceState, OpenJob, WaitsFor};
+pub use tributary_protocol::example_sets::{ExampleSet, ExampleSets};
 pub use tributary_protocol::id::{AssignmentId, ClientId, Name};
 pub use tributary_protocol::inputs::{Description, Inputs};
 pub use tributary_protocol::layers::ModelSpec;

@@ -20,6 +20,7 @@ use tributary_protocol::update::{
 use crate::cadence::continued;
 use crate::error::ClientError;
 use crate::store::cards::CachedCard;
+use crate::store::slots::Slot;
 use crate::store::state::State;
 use crate::transport::coordinator::Coordinator;
 use crate::transport::download::WantedFile;
@@ -75,8 +76,10 @@ async fn fetch_model(
     parts: &Parts,
 ) -> Result<Model, ClientError> {
     let (form, sha256) = wanted_form(assignment)?;
-    let wanted = Wanted { state, coordinator, secret, assignment, parts, form, sha256 };
-    let body = match state.cached_model()? {
+    let slot = Slot::of(assignment.data.as_ref());
+    let cached = state.cached_model(&slot)?;
+    let wanted = Wanted { state, coordinator, secret, assignment, parts, form, sha256, slot };
+    let body = match cached {
         Some((cached, body)) if cached == sha256 => {
             // The inputs of a plan may have been fixed since.
             wanted.describe(sha256, assignment.model_version, assignment.model_sha256);
@@ -141,6 +144,8 @@ struct Wanted<'a> {
     form: ModelForm,
     /// Of the file in that form.
     sha256: Sha256Hash,
+    /// Where it is cached.
+    slot: Slot,
 }
 
 impl Wanted<'_> {
@@ -237,14 +242,14 @@ impl Wanted<'_> {
             model: plan.model.clone(),
         };
         let card = CachedCard { file_sha256, form: self.form, job: *job, card };
-        if let Err(error) = self.state.save_card(&card) {
+        if let Err(error) = self.state.save_card(&self.slot, &card) {
             tracing::warn!(%error, "the model cannot be used without a network");
         }
     }
 
     /// A model that cannot be cached (the disk is full) is downloaded again in the next round.
     fn cache(&self, body: &[u8]) {
-        if let Err(error) = self.state.save_model(body) {
+        if let Err(error) = self.state.save_model(&self.slot, body) {
             tracing::warn!(%error, "the model is not cached");
         }
     }

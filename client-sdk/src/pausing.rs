@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tributary_protocol::abilities::Abilities;
+use tributary_protocol::example_sets::ExampleSets;
+use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::inputs::Description;
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::seed::Seed;
@@ -38,6 +40,14 @@ impl<T: Trainer> PausingTrainer<T> {
 impl<T: Trainer> Trainer for PausingTrainer<T> {
     fn examples(&self) -> u64 {
         self.trainer.examples()
+    }
+
+    fn sets(&self) -> ExampleSets {
+        self.trainer.sets()
+    }
+
+    fn schema(&self) -> Option<Sha256Hash> {
+        self.trainer.schema()
     }
 
     fn follows(&self, algorithm: &Algorithm) -> bool {

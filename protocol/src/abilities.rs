@@ -151,6 +151,12 @@ impl Abilities {
         Self(needed.0 & !self.0)
     }
 
+    /// Those that both have.
+    #[must_use]
+    pub const fn both(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// Whether there are none.
     pub const fn is_empty(self) -> bool {
         self.0 == 0

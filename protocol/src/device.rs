@@ -68,11 +68,14 @@ pub use crate::attributes::{ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, Attributes, Att
 use crate::classes::ClassCounts;
 use crate::credential::{Attestation, IssuedCertificate, Renewal};
 use crate::download::{CompanionFile, Download, FormFile, ModelDeltaFile};
+#[cfg(feature = "openapi")]
+use crate::example_sets::ExampleSet;
+use crate::example_sets::ExampleSets;
 use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, Secret};
-use crate::inputs::Inputs;
 use crate::job_model::JobModel;
-use crate::plan::{Cadence, Loss, Masking, Training};
+pub use crate::open_jobs::{OpenJob, OpenJobs};
+use crate::plan::{Cadence, Masking, Training};
 use crate::relay::{RelayOffer, RelayTerms};
 use crate::release::ChannelAnswer;
 use crate::scalars::Scalars;
@@ -149,37 +152,6 @@ pub struct EnrolResponse {
     pub certificate: Option<IssuedCertificate>,
 }
 
-/// The running jobs of a population, for an app that checks its examples before it enrols.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct OpenJobs {
-    /// The newest first, at most 100.
-    pub jobs: Vec<OpenJob>,
-}
-
-/// What a running job requires of examples.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct OpenJob {
-    /// Name of the job.
-    pub name: Name,
-    /// Shape of one input. Absent for an app's own network.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<Vec<usize>>,
-    /// Shape of the network's output for one input; its last length is the number of classes. Absent for an app's own
-    /// network.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output: Option<Vec<usize>>,
-    /// Loss function: whether the targets are classes or values.
-    pub loss: Loss,
-    /// The columns of a table, as far as the job names them, and what it predicts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inputs: Option<Inputs>,
-    /// What an analysis asks. Absent for jobs that train.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub analysis: Option<Analysis>,
-}
-
 /// Check-in: a client is available for work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -203,11 +175,16 @@ pub struct CheckInRequest {
     #[serde(default, skip_serializing_if = "Abilities::is_first")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub abilities: Abilities,
-    /// What the client's table has in common with others ([`Inputs::schema_hash`]), if a job's columns were applied to
-    /// it. It gets no work of jobs with another schema.
+    /// What the client's table has in common with others: a hash of columns and classes, if a job's columns were
+    /// applied to it. It gets no work of jobs with another schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub schema: Option<Sha256Hash>,
+    /// The client's named example sets. It gets work of jobs that name one of them, beside that of jobs without a name,
+    /// which use the examples of `state`. Default: none.
+    #[serde(default, skip_serializing_if = "ExampleSets::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = std::collections::BTreeMap<Name, ExampleSet>))]
+    pub sets: ExampleSets,
     /// Whether the client answers analyses. Default: false, and it gets none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub answers: bool,
@@ -250,7 +227,7 @@ fn known_codecs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CodecN
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeviceState {
-    /// Number of training examples on the device.
+    /// Number of training examples on the device that have no name. Those of named sets are not among them.
     pub examples: u64,
     /// Charge of the battery in percent, 0 to 100. Absent without a battery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -347,6 +324,9 @@ pub struct Assignment {
     /// Name of the job, by which an app asks the SDK for its model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_name: Option<Name>,
+    /// The example set to work on, as the client named it. Absent: the examples without a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Name>,
     /// Number of the round in its job, from 1.
     pub round: u32,
     /// Model version to train from or to evaluate.
@@ -548,6 +528,14 @@ mod tests {
         assert_eq!(report, FailureReport { reason: FailureReason::Other, detail: "61 C".into() });
         let known: FailureReport = serde_json::from_str(r#"{"reason":"no_data","unit":"C"}"#).unwrap();
         assert_eq!(known.reason, FailureReason::NoData);
+    }
+
+    #[test]
+    fn a_check_in_without_named_sets_is_that_of_the_first_release() {
+        let json = r#"{"attributes":{},"state":{"examples":1},"sdk_version":"9","codecs":[],"wait_ms":0}"#;
+        let request: CheckInRequest = serde_json::from_str(json).unwrap();
+        assert!(request.sets.is_empty());
+        assert_eq!(serde_json::to_string(&request).unwrap(), json);
     }
 
     #[test]

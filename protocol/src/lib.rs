@@ -19,6 +19,7 @@
 //! | [`body`] | bodies as zstd frames, where that saves bytes |
 //! | [`download`] | the forms in which clients download models |
 //! | [`attributes`], [`abilities`] | attributes of clients; what their SDKs can do, and what a plan needs |
+//! | [`example_sets`] | named example sets of clients |
 //! | [`device`], [`operator`] | requests and responses of the two HTTP APIs |
 //! | [`relay`] | what a relay says to its parent |
 //! | [`fixed`], [`figures`] | weights and values of sums in fixed point; what is known of an update beside its values |
@@ -48,6 +49,7 @@ pub mod credential;
 pub mod device;
 pub mod digest;
 pub mod download;
+pub mod example_sets;
 pub mod figures;
 pub mod fixed;
 pub mod gate;
@@ -59,6 +61,7 @@ pub mod job_file;
 pub mod job_model;
 pub mod layers;
 pub mod model;
+mod open_jobs;
 pub mod operator;
 pub mod plan;
 pub mod problem;

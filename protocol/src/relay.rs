@@ -28,7 +28,8 @@ pub const RELAY_ATTRIBUTE: &str = "relay";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RelayOffer {
-    /// Clients that wait at the relay, 0 to 10,000: it can stand for as many. With 0 it gets no work.
+    /// Clients that wait at the relay, 0 to 10,000: it can stand for as many in a job that names no example set. For
+    /// jobs that name one, `sets` of the check-in has their numbers. With 0 it gets no work.
     pub places: u32,
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tributary_engine::round::Candidate;
 use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::Attributes;
+use tributary_protocol::example_sets::ExampleSets;
 use tributary_protocol::id::ClientId;
 use tributary_protocol::seed::{Seed, Stream};
 use tributary_protocol::update::CodecName;
@@ -64,6 +65,7 @@ fn candidate(number: u64) -> Arc<Candidate> {
         number,
         attributes: Attributes::default(),
         examples: 1,
+        sets: ExampleSets::default(),
         codecs: CodecName::ALL.to_vec(),
         abilities: Abilities::FIRST,
         schema: None,

@@ -69,7 +69,9 @@ pub(crate) struct Changed {
 }
 
 impl Job {
-    pub(crate) fn new(spec: JobSpec) -> Result<Self, SimulationError> {
+    pub(crate) fn new(mut spec: JobSpec) -> Result<Self, SimulationError> {
+        // Every simulated client has the example set that the job names.
+        spec.file.data = None;
         if spec.plan.goes_back() {
             return Err(SimulationError::Unsupported("an algorithm or codec that keeps state on devices"));
         }

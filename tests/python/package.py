@@ -2,11 +2,13 @@
 
 Usage: package.py KIND SERVER TOKEN TABLE STATE_DIR [LOOKS]
        package.py predict SERVER TOKEN TABLE STATE_DIR JOB
+       package.py sets SERVER TOKEN STATE_DIR TYPING_TABLE PHOTOS_TABLE
        with KIND: layers, numpy, plain, operator, raises, raises_text, away, torch, torch_batches, torch_digits
 
 A table has a line of names, then one example a line; the last column is its class. `operator` takes an operator's token,
 a file with the CA, and the name of a job. With LOOKS a host stops the session when the trainer has looked so often
-whether to stop, or never for -1, and the seed of the training is 7. `predict` prints a line for each row.
+whether to stop, or never for -1, and the seed of the training is 7. `predict` prints a line for each row. `sets` is an app with two models:
+it ends once it has contributed to both jobs.
 """
 
 import csv
@@ -175,14 +177,59 @@ def predict(server, token, file, directory, job):
             print(json.dumps({"class": prediction.label, "outputs": prediction.outputs}))
 
 
+class OfSet(tributary.Trainer):
+    """Softmax regression in numpy for jobs that name this set, and for no others."""
+
+    def __init__(self, name, inputs, labels):
+        self.name, self.inputs, self.labels = name, inputs, labels
+
+    def examples(self):
+        return len(self.labels)
+
+    def train(self, task):
+        assert (task.job, task.data) == ("gallery", self.name), (task.job, task.data)
+        weights, bias = (task.parameters[f"layers.0.{name}"].astype(np.float64) for name in ("weight", "bias"))
+        steps, losses = task.training["steps"], 0.0
+        for _ in range(steps):
+            task.check()
+            scores = self.inputs @ weights.T + bias
+            chances = np.exp(scores - scores.max(1, keepdims=True))
+            chances /= chances.sum(1, keepdims=True)
+            losses -= float(np.log(chances[np.arange(len(self.labels)), self.labels]).mean())
+            change = (chances - np.eye(chances.shape[1])[self.labels]) / len(self.labels)
+            rate = task.training["optimizer"]["learning_rate"]
+            weights, bias = weights - rate * change.T @ self.inputs, bias - rate * change.sum(0)
+        return tributary.Trained({"layers.0.weight": weights, "layers.0.bias": bias}, len(self.labels), steps, losses / steps)
+
+    def evaluate(self, task):
+        raise tributary.NoExamples("it evaluates nothing")
+
+
+def two_models(server, token, directory, *files):
+    (typing, photos) = [read(file) for file in files]
+    trainers = {"typing": tributary.LayerTrainer(*typing), "photos": OfSet("photos", *photos)}
+    client = tributary.Client(server, token, state_dir=directory, attributes={"kind": "sets"})
+    done = 0
+    while done < len(trainers):
+        outcome = client.run_once(trainers)
+        done += outcome.kind == "contributed"
+    print(json.dumps({"kind": outcome.kind, "models": [client.model(job) is not None for job in ("keyboard", "gallery")]}))
+
+
+def read(file):
+    table = np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.float32)
+    return table[:, :-1], table[:, -1].astype(np.int64)
+
+
 def main():
+    if sys.argv[1] == "sets":
+        return two_models(*sys.argv[2:])
     kind, server, token, file, directory, *looks = sys.argv[1:]
     if kind == "operator":
         return operate(server, token, file, directory)
     if kind == "predict":
         return predict(server, token, file, directory, *looks)
-    table = np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.float32)
-    inputs, labels = table[:, :-1], table[:, -1].astype(np.int64)
+    inputs, labels = read(file)
     trainers = {
         "layers": tributary.LayerTrainer,
         "numpy": ByHand,

@@ -183,6 +183,20 @@ impl Failure for ExamplesError {
 }
 
 impl ExampleArgs {
+    /// A table with the default settings: a Parquet file by the end of its name, else text.
+    pub(super) fn of_table(file: PathBuf) -> Self {
+        match file.extension().is_some_and(|extension| extension == "parquet") {
+            true => Self { parquet: Some(file), ..Self::default() },
+            false => Self { csv: Some(file), ..Self::default() },
+        }
+    }
+
+    /// Whether there is a place where the examples are.
+    pub(super) fn are_given(&self) -> bool {
+        let files = [&self.csv, &self.parquet, &self.idx_images, &self.image_folder];
+        files.iter().any(|file| file.is_some()) || self.dataset.is_some()
+    }
+
     /// Flags, and the file for what they leave open.
     pub(super) fn over(self, file: Self) -> Self {
         Self {
@@ -215,8 +229,8 @@ impl ExampleArgs {
     /// otherwise.
     pub(super) fn load(&self, kept: Option<LabelMap>) -> Result<Loaded, CliError> {
         let examples = match self.source()? {
-            Source::Csv(path) => return Ok(self.of_table(table::read_file(path, &self.table_options(kept))?)),
-            Source::Parquet(path) => return Ok(self.of_table(read_parquet(path, &self.table_options(kept))?)),
+            Source::Csv(path) => return Ok(self.loaded(table::read_file(path, &self.table_options(kept))?)),
+            Source::Parquet(path) => return Ok(self.loaded(read_parquet(path, &self.table_options(kept))?)),
             Source::Folder(path) => {
                 let labels = self.label_map.clone().map(LabelMap::new).or(kept);
                 let (examples, labels) = read_images(path, self.size()?, self.gray, labels)?;
@@ -313,7 +327,7 @@ impl ExampleArgs {
         }
     }
 
-    fn of_table(&self, table: Table) -> Loaded {
+    fn loaded(&self, table: Table) -> Loaded {
         let Table { examples, labels, classes, notes, .. } = table;
         Loaded { examples, labels, classes: (!self.regression).then_some(classes), notes, schema: None }
     }

@@ -66,6 +66,7 @@ mod tests {
     fn job(name: &str, input: &[usize], output: usize, loss: Loss) -> OpenJob {
         OpenJob {
             name: name.parse().unwrap(),
+            data: None,
             input: Some(input.into()),
             output: Some(vec![output]),
             loss,

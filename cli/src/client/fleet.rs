@@ -82,19 +82,26 @@ impl FleetArgs {
         }
     }
 
+    /// The trainer of one client.
+    pub(super) fn trainer(&self, examples: MemoryExamples, compute: &Compute) -> Result<HeldOut, CliError> {
+        Ok(HeldOut::new(examples, self.fraction()?, compute).map_err(FleetError::from)?)
+    }
+
+    fn fraction(&self) -> Result<f64, FleetError> {
+        let fraction = self.hold_out.unwrap_or(HOLD_OUT_DEFAULT);
+        // clap refuses another one on the command line. A file may still have it.
+        if (0.0..=1.0).contains(&fraction) { Ok(fraction) } else { Err(FleetError::Fraction) }
+    }
+
     /// The clients that these settings describe.
     pub(super) fn members(&self, examples: MemoryExamples, compute: &Compute) -> Result<Vec<Member>, CliError> {
-        let fraction = self.hold_out.unwrap_or(HOLD_OUT_DEFAULT);
-        if !(0.0..=1.0).contains(&fraction) {
-            // clap refuses it on the command line. A file may still have it.
-            return Err(FleetError::Fraction.into());
-        }
+        let fraction = self.fraction()?;
         let Some(clients) = self.fleet else {
             if self.evaluator || self.partition.is_some() {
                 return Err(FleetError::NoFleet.into());
             }
             let count = examples.len();
-            let trainer = HeldOut::new(examples, fraction, compute).map_err(FleetError::from)?;
+            let trainer = self.trainer(examples, compute)?;
             return Ok(vec![Member { name: None, attributes: vec![], examples: count, trainer }]);
         };
         let (train, test) = split(&examples, fraction).map_err(FleetError::from)?;

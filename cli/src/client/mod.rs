@@ -12,6 +12,7 @@ mod kept_labels;
 mod leave;
 mod lines;
 mod list;
+mod load;
 mod pairs;
 mod released;
 mod request;

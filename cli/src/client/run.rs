@@ -6,20 +6,14 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use tokio::task::JoinSet;
-use tributary_client::examples::Examples;
 use tributary_client::{Builder, Client, ClientError, MemoryStore, PrivacyFloor, Settings, Trust};
-use tributary_protocol::device::OpenJob;
 use tributary_protocol::id::PinnedSecret;
 
 use super::answering::FileTable;
 use super::compute::Compute;
 use super::conditions::Machine;
-use super::examples::Loaded;
-use super::fit::{Shape, misfits};
-use super::fleet::Member;
-use super::kept_labels;
 use super::lines::Lines;
-use super::schema;
+use super::load::{Reading, Starting};
 use super::sessions::Enrolled;
 use super::settings::ClientSettings;
 use crate::error::CliError;
@@ -35,7 +29,7 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 
 /// A flag counts before a variable, and a variable before the file.
 #[derive(Clone, Debug, Args)]
-#[command(group(group("source", ["config", "csv", "parquet", "idx_images", "image_folder", "dataset"]).required(true)))]
+#[command(group(group("source", ["config", "csv", "parquet", "idx_images", "image_folder", "dataset", "sets"]).required(true)))]
 #[command(group(group("text", ["config", "csv"])))]
 #[command(group(group("table", ["config", "csv", "parquet"])))]
 #[command(group(group("labelled", ["config", "csv", "parquet", "image_folder"])))]
@@ -86,18 +80,13 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
     let asking = asking(&server, &trust, token.expose().as_str())?;
     // Without an answer, the enrolment that follows says what is wrong.
     let jobs = asking.open_jobs().await.ok();
-    let table = settings.examples.table()?.map(|table| FileTable::of(&table));
-    let loaded = load(&settings, jobs.as_deref(), table.as_ref(), &state_dir, output)?;
-    let shape = Shape { input: loaded.examples.input_shape().to_vec(), classes: loaded.classes };
+    let table = settings.table()?.map(|table| FileTable::of(&table));
     let compute = Compute::open(settings.device.unwrap_or_default())?;
     if let Some(name) = compute.gpu_name() {
         output.note(&format!("training on {name}"));
     }
-    let mut members = settings.fleet.members(loaded.examples, &compute)?;
-    members.iter_mut().for_each(|member| member.trainer.set_schema(loaded.schema));
-    if loaded.schema.is_none() {
-        check_fit(jobs.as_deref().unwrap_or_default(), &shape, output)?;
-    }
+    let reading = Reading { settings: &settings, jobs: jobs.as_deref(), state_dir: &state_dir, output };
+    let members = reading.clients(table.as_ref(), &compute)?;
     let mut clients = Vec::new();
     let count = members.len();
     for (number, member) in members.into_iter().enumerate() {
@@ -158,56 +147,8 @@ pub(super) fn asking(server: &ServerUrl, trust: &Trust, token: &str) -> Result<C
     Ok(builder.build()?)
 }
 
-/// Reads the examples: a table by the columns of a job, if one names them. The jobs are kept for a start while the
-/// coordinator is away.
-fn load(
-    settings: &ClientSettings,
-    jobs: Option<&[OpenJob]>,
-    answering: Option<&FileTable>,
-    state_dir: &Path,
-    output: &Output,
-) -> Result<Loaded, CliError> {
-    if let Some(table) = settings.examples.table()? {
-        let applied = match jobs {
-            Some(jobs) => schema::apply(jobs, &table)?,
-            None => schema::apply(&schema::kept(state_dir)?, &table)?,
-        };
-        if let Some(applied) = applied {
-            jobs.map_or(Ok(()), |jobs| schema::keep(state_dir, jobs))?;
-            applied.notes.iter().for_each(|note| output.note(note));
-            output.note(&format!("the table is read by the columns of the job {}", applied.job));
-            let schema::Applied { examples, classes, notes, schema, .. } = applied;
-            return Ok(Loaded { examples, labels: None, classes, notes, schema: Some(schema) });
-        }
-    }
-    let known = match jobs {
-        Some(jobs) => jobs.to_vec(),
-        None => schema::kept(state_dir)?,
-    };
-    if let Some(loaded) = answering.map(|table| table.answering(&known)).transpose()?.flatten() {
-        schema::keep(state_dir, &known)?;
-        output.note("the table answers analyses: no running job trains");
-        return Ok(loaded);
-    }
-    let loaded = settings.examples.load(kept_labels::read(state_dir)?)?;
-    loaded.notes.iter().for_each(|note| output.note(note));
-    if let Some(labels) = &loaded.labels {
-        output.note(&format!("classes: {labels}; all clients of a job need --label-map {}", labels.option()));
-        kept_labels::write(state_dir, labels)?;
-    }
-    Ok(loaded)
-}
-
-/// Refuses examples that no running job can use, before a client is enrolled that would wait for ever.
-pub(super) fn check_fit(jobs: &[OpenJob], shape: &Shape, output: &Output) -> Result<(), CliError> {
-    for misfit in misfits(jobs, shape)? {
-        output.note(&format!("warning: these examples do not fit the job {misfit}"));
-    }
-    Ok(())
-}
-
-async fn enrol(member: Member, client: Client, impatient: Client, output: &Output) -> Result<Enrolled, CliError> {
-    let Member { name, examples, trainer, .. } = member;
+async fn enrol(member: Starting, client: Client, impatient: Client, output: &Output) -> Result<Enrolled, CliError> {
+    let Starting { name, examples, trainer, .. } = member;
     let id = client.enrol().await?;
     let enrolled = serde_json::json!({ "event": "enrolled", "client": id, "name": name, "examples": examples });
     output.object(&enrolled, || {
@@ -246,7 +187,7 @@ async fn run_all(clients: Vec<Enrolled>, lines: Arc<Lines>, machine: Machine) ->
 mod tests {
     use super::*;
     use clap::Parser;
-    use tributary_client::examples::{MemoryExamples, Targets};
+    use tributary_client::examples::{Examples, MemoryExamples, Targets};
 
     #[derive(Parser)]
     struct Line {
@@ -278,6 +219,8 @@ mod tests {
         assert!(parse("--dataset digits --fleet 20 --evaluator --input-shape 1,8,8").is_ok());
         assert!(parse("--parquet a.parquet --target-column y --label-map a,b").is_ok());
         assert!(parse("--image-folder a --image-size 28,28 --gray --label-map a,b").is_ok());
+        assert!(parse("--set typing=a.csv --set photos=b.parquet").is_ok());
+        assert!(parse("--csv a.csv --set typing=b.csv").is_ok());
         for line in [
             "",
             "--parquet a --delimiter ,",
@@ -293,6 +236,10 @@ mod tests {
             "--csv a --dataset digits",
             "--csv a --fleet 0",
             "--csv a --fleet 2 --once",
+            "--set a.csv",
+            "--set a=",
+            "--set a/b=c.csv",
+            "--csv a --set b=c.csv --fleet 2",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
@@ -371,6 +318,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn example_sets_of_the_line_replace_those_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("client.toml");
+        std::fs::write(&path, "[sets]\ntyping = { csv = 'a.csv', regression = true }\nphotos = { csv = 'b.csv' }")
+            .unwrap();
+        let settings = settings_of(&format!("--config {} --set photos=c.parquet", path.display())).unwrap();
+        let sources: Vec<_> =
+            settings.sets.iter().map(|(name, set)| (name.as_str(), set.table().unwrap().unwrap().path)).collect();
+        assert_eq!(sources, [("photos", Path::new("c.parquet")), ("typing", Path::new("a.csv"))]);
+        assert!(!settings.examples.are_given() && settings.table().unwrap().is_none());
+    }
+
     /// Method: keys that are commented out are uncommented.
     #[test]
     fn the_example_file_holds_every_setting() {
@@ -387,6 +347,7 @@ mod tests {
             .replace("# clients", "clients")
             .replace("# partition", "partition")
             .replace("# evaluator", "evaluator")
+            .replace("# sets", "sets")
             .replace("# peers", "peers")
             .replace("# ca", "ca");
         toml::from_str::<ClientSettings>(&text).unwrap();

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use tributary_client::Client;
+use tributary_client::{Client, Sets};
 
 use super::conditions::Machine;
-use super::held_out::HeldOut;
 use super::lines::Lines;
 use crate::error::CliError;
 
@@ -22,7 +21,7 @@ pub(super) struct Enrolled {
     /// The same client, for the first session: its check-in is held for a moment only, so that a person soon sees what
     /// it waits for.
     pub(super) impatient: Client,
-    pub(super) trainer: HeldOut,
+    pub(super) trainer: Sets,
 }
 
 impl Enrolled {

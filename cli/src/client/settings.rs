@@ -1,16 +1,19 @@
 //! The settings of `tributary client run`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use tributary_protocol::id::{IdError, Name};
 use tributary_protocol::sealed::Sealed;
 
 use super::compute::Wanted;
 use super::conditions::ConditionArgs;
-use super::examples::ExampleArgs;
+use super::examples::{ExampleArgs, ExamplesError};
 use super::fleet::FleetArgs;
 use super::pairs::{attribute_table, parse_attribute};
+use super::schema;
 use crate::options::{GlobalArgs, ServerUrl};
 
 #[derive(Clone, Debug, Default, Args, Deserialize)]
@@ -61,6 +64,11 @@ pub(super) struct ClientSettings {
     pub(super) peers_certificate: Option<PathBuf>,
     #[command(flatten)]
     pub(super) examples: ExampleArgs,
+    /// A named example set, for jobs whose file has this name in `data`: a CSV file, or a Parquet file whose name ends
+    /// in .parquet; may be repeated. In the file: the table `sets`, with the settings of `examples` for each name.
+    #[arg(long = "set", value_name = "NAME=FILE", value_parser = parse_set, conflicts_with = "fleet")]
+    #[serde(deserialize_with = "set_table")]
+    pub(super) sets: Vec<(Name, ExampleArgs)>,
     #[command(flatten)]
     pub(super) fleet: FleetArgs,
     #[command(flatten)]
@@ -85,8 +93,29 @@ impl ClientSettings {
             peers_certificate: self.peers_certificate.or(file.peers_certificate),
             device: self.device.or(file.device),
             examples: self.examples.over(file.examples),
+            // By name; the last one of a name counts.
+            sets: file.sets.into_iter().chain(self.sets).collect::<BTreeMap<_, _>>().into_iter().collect(),
             fleet: self.fleet.over(file.fleet),
             conditions: self.conditions.over(file.conditions),
         }
     }
+
+    /// The table of the examples without a name, where they are one.
+    pub(super) fn table(&self) -> Result<Option<schema::Table<'_>>, ExamplesError> {
+        match self.sets.is_empty() || self.examples.are_given() {
+            true => self.examples.table(),
+            false => Ok(None),
+        }
+    }
+}
+
+/// `NAME=FILE`.
+fn parse_set(text: &str) -> Result<(Name, ExampleArgs), String> {
+    let (name, file) = text.split_once('=').filter(|(_, file)| !file.is_empty()).ok_or("it must be NAME=FILE")?;
+    let name = name.parse().map_err(|error: IdError| error.to_string())?;
+    Ok((name, ExampleArgs::of_table(file.into())))
+}
+
+fn set_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Name, ExampleArgs)>, D::Error> {
+    Ok(BTreeMap::<Name, ExampleArgs>::deserialize(deserializer)?.into_iter().collect())
 }

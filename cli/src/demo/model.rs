@@ -22,6 +22,7 @@ pub(crate) fn job_file(args: &DemoArgs) -> JobFile {
     JobFile {
         name: dataset_name(args.dataset).parse().expect("both names are valid"),
         population: POPULATION.parse().expect("a valid name"),
+        data: None,
         seed: Some(args.seed()),
         model: ModelSpec::Layers(network(args.dataset, args.model)).into(),
         initial_model: InitialModel::Random,

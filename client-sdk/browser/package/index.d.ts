@@ -74,6 +74,8 @@ export interface Progress {
 /** What a running job requires of examples. */
 export interface OpenJob {
   name: string;
+  /** The example set that the job uses; absent for the one without a name. */
+  data?: string;
   /** Shape of one input; absent for an app's own network. */
   input?: number[];
   /** Shape of the network's output; its last length is the number of classes. */
@@ -124,6 +126,11 @@ export class Client {
    * call at a time.
    */
   runOnce(examples: Examples, onProgress?: (progress: Progress) => void): Promise<Outcome>;
+  /**
+   * The same for a page with several models: example sets by the names that jobs give in `data`. A job without a name
+   * uses the set whose name is the empty text.
+   */
+  runSets(sets: Record<string, Examples>, onProgress?: (progress: Progress) => void): Promise<Outcome>;
   /**
    * The model of a job that the client downloaded last, with its own personal parameters: from the database, without a
    * network, also while a session runs. `null` until it has taken part in a round of the job.

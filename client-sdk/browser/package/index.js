@@ -93,9 +93,16 @@ export class Client {
     return this.#calls.call("openJobs");
   }
 
-  runOnce({ shape, inputs, labels }, onProgress) {
-    const arrays = [Uint32Array.from(shape), Float32Array.from(inputs), Uint32Array.from(labels)];
-    return this.#calls.call("runOnce", { shape: arrays[0], inputs: arrays[1], labels: arrays[2] }, onProgress);
+  runOnce(examples, onProgress) {
+    return this.runSets({ "": examples }, onProgress);
+  }
+
+  runSets(sets, onProgress) {
+    const named = Object.entries(sets).map(([name, { shape, inputs, labels }]) => {
+      const arrays = [Uint32Array.from(shape), Float32Array.from(inputs), Uint32Array.from(labels)];
+      return [name, { shape: arrays[0], inputs: arrays[1], labels: arrays[2] }];
+    });
+    return this.#calls.call("runOnce", named, onProgress);
   }
 
   model(job) {

@@ -2,7 +2,7 @@
 
 import { Gpu } from "./gpu.js";
 import { EntryStore } from "./store.js";
-import start, { BrowserClient, BrowserModel } from "./tributary_browser.js";
+import start, { BrowserClient, BrowserModel, BrowserSets } from "./tributary_browser.js";
 
 const WASM = new URL("./tributary_browser_bg.wasm", import.meta.url);
 
@@ -104,6 +104,12 @@ async function predicted(model, { values, names }) {
   return JSON.parse(names ? model.predictRow(names, values) : model.predict(values));
 }
 
+function setsOf(named) {
+  const sets = new BrowserSets();
+  for (const [name, { shape, inputs, labels }] of named) sets.add(name, shape, inputs, labels);
+  return sets;
+}
+
 async function answer(opened, method, argument) {
   const client = await opened;
   switch (method) {
@@ -118,7 +124,7 @@ async function answer(opened, method, argument) {
     case "openJobs":
       return JSON.parse(await client.openJobs());
     case "runOnce":
-      return JSON.parse(await client.runOnce(argument.shape, argument.inputs, argument.labels));
+      return JSON.parse(await client.runOnce(setsOf(argument)));
     default:
       throw new Error(`there is no call ${method}`);
   }

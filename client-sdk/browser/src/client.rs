@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::json;
 use tributary_client::examples::{MemoryExamples, Targets};
-use tributary_client::{AlwaysOn, Builder, Client, Freshness, Settings};
+use tributary_client::{AlwaysOn, Builder, Client, Freshness, Locked, Name, Sets, Settings};
+use tributary_protocol::id::IdError;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -17,7 +18,7 @@ use crate::model::BrowserModel;
 use crate::outcome::{described, misused, thrown};
 use crate::script::{Browser, console_error};
 use crate::store::BrowserStore;
-use crate::training::ReportingTrainer;
+use crate::training::{ReportingTrainer, Results};
 use crate::transport::{FetchTransport, Traffic};
 
 thread_local! {
@@ -134,21 +135,57 @@ impl BrowserClient {
         Ok(usable.map(BrowserModel::from))
     }
 
-    /// Runs one session with these examples: inputs of this shape, one after the other, and a class for each. Returns
-    /// the outcome as JSON.
+    /// Runs one session with these example sets. Returns the outcome as JSON.
     ///
     /// # Errors
     /// A JavaScript error with a `kind`.
     #[wasm_bindgen(js_name = runOnce)]
-    pub async fn run_once(&self, shape: Vec<u32>, inputs: Vec<f32>, labels: Vec<u32>) -> Result<String, JsValue> {
+    pub async fn run_once(&self, examples: BrowserSets) -> Result<String, JsValue> {
+        let (mut sets, work) = (Sets::new(), Results::default());
+        for (name, examples) in examples.0 {
+            let (gpu, is_required, clock) = (self.gpu.clone(), self.device == Device::Gpu, Arc::clone(&self.clock));
+            let trainer = ReportingTrainer::new(examples, gpu, is_required, (report, Arc::clone(&work)), clock);
+            match name {
+                None => sets.set_unnamed(Box::new(trainer)),
+                Some(name) => {
+                    sets.add(name, Box::new(trainer)).map_err(|error| misused(&error.to_string()))?;
+                }
+            }
+        }
+        let before = (self.traffic.sent(), self.traffic.received());
+        let outcome = self.client.run_once(&mut sets, &AlwaysOn).await.map_err(|error| thrown(&error))?;
+        let traffic = (self.traffic.sent() - before.0, self.traffic.received() - before.1);
+        let work = work.locked().take();
+        Ok(described(&outcome, work, traffic))
+    }
+}
+
+/// The example sets of a session, one of them perhaps without a name.
+#[derive(Debug, Default)]
+#[wasm_bindgen]
+pub struct BrowserSets(Vec<(Option<Name>, MemoryExamples)>);
+
+#[wasm_bindgen]
+impl BrowserSets {
+    /// None yet.
+    #[wasm_bindgen(constructor)]
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a set, without a name if that is empty: inputs of this shape, one after the other, and a class for each.
+    ///
+    /// # Errors
+    /// A JavaScript error for a text that is no name, and for examples that do not fit each other.
+    pub fn add(&mut self, name: &str, shape: Vec<u32>, inputs: Vec<f32>, labels: Vec<u32>) -> Result<(), JsValue> {
+        let name = match name {
+            "" => None,
+            name => Some(name.parse().map_err(|error: IdError| misused(&error.to_string()))?),
+        };
         let shape = shape.into_iter().map(|length| length as usize).collect();
         let examples = MemoryExamples::new(shape, inputs, Targets::Classes(labels));
-        let examples = examples.map_err(|error| misused(&error.to_string()))?;
-        let (gpu, is_required, clock) = (self.gpu.clone(), self.device == Device::Gpu, Arc::clone(&self.clock));
-        let mut trainer = ReportingTrainer::new(examples, gpu, is_required, report, clock);
-        let before = (self.traffic.sent(), self.traffic.received());
-        let outcome = self.client.run_once(&mut trainer, &AlwaysOn).await.map_err(|error| thrown(&error))?;
-        let traffic = (self.traffic.sent() - before.0, self.traffic.received() - before.1);
-        Ok(described(&outcome, trainer.work, traffic))
+        self.0.push((name, examples.map_err(|error| misused(&error.to_string()))?));
+        Ok(())
     }
 }

@@ -1,15 +1,15 @@
 //! The trainer of layers, on the CPU or the GPU, which reports its progress and remembers its result.
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use tributary_client::clock::Clock;
 use tributary_client::examples::MemoryExamples;
 use tributary_client::{
-    AcceleratedTrainer, DescribeTask, Description, EvaluateTask, Evaluated, LayerTrainer, PausingTrainer, TrainError,
-    TrainTask, Trained, Trainer,
+    AcceleratedTrainer, DescribeTask, Description, EvaluateTask, Evaluated, LayerTrainer, Locked, PausingTrainer,
+    TrainError, TrainTask, Trained, Trainer,
 };
 use tributary_protocol::plan::Algorithm;
 
@@ -54,9 +54,12 @@ pub(crate) struct ReportingTrainer {
     report: fn(u64),
     /// A training on the GPU is called several times.
     batches: Cell<u64>,
-    /// The last result.
-    pub(crate) work: Option<Work>,
+    /// The last result of the trainers of a session.
+    work: Results,
 }
+
+/// Shared by the trainers of a session.
+pub(crate) type Results = Arc<Mutex<Option<Work>>>;
 
 impl ReportingTrainer {
     /// Trains on the GPU, if there is one to use. If it is required, what it cannot train is an error.
@@ -64,7 +67,7 @@ impl ReportingTrainer {
         examples: MemoryExamples,
         gpu: Option<BrowserGpu>,
         is_required: bool,
-        report: fn(u64),
+        (report, work): (fn(u64), Results),
         clock: Arc<dyn Clock>,
     ) -> Self {
         let examples = Arc::new(examples);
@@ -72,7 +75,7 @@ impl ReportingTrainer {
             None => Layers::Cpu(PausingTrainer::new(LayerTrainer::new(examples), clock)),
             Some(gpu) => Layers::Gpu(AcceleratedTrainer::new(examples, gpu, is_required)),
         };
-        Self { layers, report, batches: Cell::new(0), work: None }
+        Self { layers, report, batches: Cell::new(0), work }
     }
 }
 
@@ -114,7 +117,7 @@ impl Trainer for ReportingTrainer {
             }
         };
         let Trained { examples, loss, steps, .. } = trained;
-        *work = Some(Work { examples, loss, device, instead_of_gpu, steps: Some(steps), accuracy: None });
+        *work.locked() = Some(Work { examples, loss, device, instead_of_gpu, steps: Some(steps), accuracy: None });
         Ok(trained)
     }
 
@@ -134,7 +137,7 @@ impl Trainer for ReportingTrainer {
         };
         let Evaluated { examples, loss, accuracy, .. } = evaluated;
         let device = Computed::Cpu;
-        *work = Some(Work { examples, loss, device, instead_of_gpu: None, steps: None, accuracy });
+        *work.locked() = Some(Work { examples, loss, device, instead_of_gpu: None, steps: None, accuracy });
         Ok(evaluated)
     }
 

@@ -50,6 +50,9 @@ typedef struct TributaryClient TributaryClient;
 /* Examples in memory, for jobs whose model is a list of layers. */
 typedef struct TributaryExamples TributaryExamples;
 
+/* Example sets of an app with several models. */
+typedef struct TributarySets TributarySets;
+
 /* A model that predicts without a network. Threads may share it. */
 typedef struct TributaryModel TributaryModel;
 
@@ -213,6 +216,10 @@ typedef struct TributaryTask {
     /* Where an earlier session suspended this training, perhaps with an earlier release of the app; null to begin. The
      * result must be that of a training that was not suspended. Begin if the checkpoint does not fit. */
     const TributaryCheckpoint *resume;
+    /* Name of the job. */
+    const char *job;
+    /* The example set that the job names; null for the examples without a name. */
+    const char *data;
 } TributaryTask;
 
 /* The result of training or of an evaluation. */
@@ -376,6 +383,27 @@ TributaryStatus tributary_run_once(const TributaryClient *client, const Tributar
 TributaryStatus tributary_run_trainer(const TributaryClient *client, const TributaryTrainer *trainer,
                                       const TributaryHost *host, const TributaryCancel *cancel,
                                       TributaryOutcome *outcome);
+
+/* Makes example sets, by the names that jobs give in `data`; none yet. Free them with `tributary_sets_free`. */
+TributaryStatus tributary_sets_new(TributarySets **sets);
+
+/* Adds examples under a name; with null, those of jobs that name no set. The examples may be freed afterwards. */
+TributaryStatus tributary_sets_add_examples(const TributarySets *sets, const char *name,
+                                            const TributaryExamples *examples);
+
+/* Adds a trainer of the app under a name; with null, that of jobs that name no set. The structure is copied; its
+ * functions and its context are valid until the sets are freed. */
+TributaryStatus tributary_sets_add_trainer(const TributarySets *sets, const char *name,
+                                           const TributaryTrainer *trainer);
+
+/* Runs one session with these sets: the work of a job goes to the set that the job names. `host` and `cancel` may be
+ * null. */
+TributaryStatus tributary_run_sets(const TributaryClient *client, const TributarySets *sets,
+                                   const TributaryHost *host, const TributaryCancel *cancel,
+                                   TributaryOutcome *outcome);
+
+/* Frees them; null is allowed. No session with them may run. */
+void tributary_sets_free(TributarySets *sets);
 
 /* The model of a file that `tributary job export` wrote; the bytes are copied. Free it with `tributary_model_free`. */
 TributaryStatus tributary_model_of_file(const uint8_t *file, size_t bytes, TributaryModel **model);

@@ -12,6 +12,7 @@ use crate::keys::KeyStore;
 use crate::model::Model;
 use crate::outcome::Outcome;
 use crate::release::Freshness;
+use crate::sets::Sets;
 use crate::settings::Settings;
 use crate::trainer::{AppTrainer, Trainer};
 
@@ -153,6 +154,21 @@ impl Client {
     ) -> Result<Outcome, TributaryError> {
         let mut trainer = AppTrainer::new(trainer)?;
         self.session(&mut trainer, host, conditions, cancel)
+    }
+
+    /// One session of an app with several models, with these example sets.
+    ///
+    /// # Errors
+    /// [`TributaryError`]; finished work is kept, and a later session delivers it.
+    #[uniffi::method(default(host = None, conditions = None, cancel = None))]
+    pub fn run_sets(
+        &self,
+        sets: &Sets,
+        host: Option<Arc<dyn Host>>,
+        conditions: Option<Conditions>,
+        cancel: Option<Arc<Cancel>>,
+    ) -> Result<Outcome, TributaryError> {
+        self.session(&mut sets.trainers()?, host, conditions, cancel)
     }
 }
 

@@ -7,6 +7,7 @@
 //! | `settings` | what a client is made from |
 //! | `examples` | examples and labels in memory, which the SDK trains on by itself |
 //! | `trainer` | a trainer that the app brings |
+//! | `sets` | examples or trainers by the names of example sets |
 //! | `checkpoint` | where a training of the app was suspended |
 //! | `host` | what the app says about the device |
 //! | `keys` | a key pair in the device's hardware |
@@ -36,6 +37,7 @@ mod keys;
 mod model;
 mod outcome;
 mod release;
+mod sets;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -52,6 +54,7 @@ pub use keys::KeyStore;
 pub use model::{Model, Prediction, prepared};
 pub use outcome::Outcome;
 pub use release::Freshness;
+pub use sets::Sets;
 pub use settings::Settings;
 pub use trainer::{EvaluateTask, Evaluated, Stop, Tensor, TrainTask, Trained, Trainer};
 

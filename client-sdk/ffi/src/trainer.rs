@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tributary_client::trainer::{self, apart, tensors_of, values_of};
-use tributary_client::{NamedTensor, Scalars, StopFlags, TrainError};
+use tributary_client::{Name, NamedTensor, Scalars, StopFlags, TrainError};
 use tributary_protocol::plan::{Algorithm, Loss};
 
 use crate::checkpoint::Checkpoint;
@@ -25,6 +25,10 @@ pub struct Tensor {
 /// What to learn, and how.
 #[derive(Clone, Debug, uniffi::Record)]
 pub struct TrainTask {
+    /// Name of the job.
+    pub job: Option<String>,
+    /// The example set that the job names; none for the examples without a name.
+    pub data: Option<String>,
     /// The global model, from which training starts.
     pub model: Vec<Tensor>,
     /// Names of parameters that must stay as they are.
@@ -73,6 +77,10 @@ pub struct Trained {
 /// What to measure.
 #[derive(Clone, Debug, uniffi::Record)]
 pub struct EvaluateTask {
+    /// Name of the job.
+    pub job: Option<String>,
+    /// The example set that the job names; none for the examples without a name.
+    pub data: Option<String>,
     /// The global model.
     pub model: Vec<Tensor>,
     /// `cross_entropy`, `mse`, or `other` for a loss of the app.
@@ -177,6 +185,8 @@ impl trainer::Trainer for AppTrainer {
     ) -> Result<trainer::Trained, TrainError> {
         let specs = task.model.parameters().specs().iter().enumerate();
         let told = TrainTask {
+            job: task.job.map(Name::to_string),
+            data: task.data.map(Name::to_string),
             model: tensors(task.model),
             frozen: specs.filter(|(index, _)| task.is_frozen(*index)).map(|(_, spec)| spec.name.clone()).collect(),
             epochs: task.training.epochs,
@@ -204,8 +214,13 @@ impl trainer::Trainer for AppTrainer {
         task: &trainer::EvaluateTask<'_>,
         should_stop: &dyn Fn() -> bool,
     ) -> Result<trainer::Evaluated, TrainError> {
-        let told =
-            EvaluateTask { model: tensors(task.model), loss: loss_name(task.loss), model_json: json(&task.table())? };
+        let told = EvaluateTask {
+            job: task.job.map(Name::to_string),
+            data: task.data.map(Name::to_string),
+            model: tensors(task.model),
+            loss: loss_name(task.loss),
+            model_json: json(&task.table())?,
+        };
         let trainer = &self.trainer;
         let work = |flags: &Arc<StopFlags>| trainer.evaluate(told, Arc::new(Stop(Arc::clone(flags))));
         let Evaluated { examples, loss, accuracy, metrics } = apart(None, should_stop, work)??;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use tributary_client::blocking::Ended as Run;
-use tributary_client::{BlockingClient, Builder, Client, ClientError, Freshness, Host, Outcome, Settings, Trainer};
+use tributary_client::{
+    BlockingClient, Builder, Client, ClientError, Freshness, Host, Locked, Outcome, Sets, SetsError, Settings, Trainer,
+};
 use tributary_protocol::device::DeviceState;
 
 use crate::attest::PythonAttester;
@@ -14,7 +16,7 @@ use crate::layers::LayerExamples;
 use crate::model::Model;
 use crate::progress::{Counting, Listener};
 use crate::signals::interrupted;
-use crate::trainer::PythonTrainer;
+use crate::trainer::{PythonTrainer, Raised};
 
 /// A client of one coordinator, with a runtime of its own.
 #[pyclass(frozen, module = "tributary._core")]
@@ -91,31 +93,44 @@ impl Session {
         Ok(again.as_secs_f64())
     }
 
-    /// One session with a trainer: [`LayerExamples`], or an object with the methods that [`PythonTrainer`] calls.
-    /// With `reports_text` the operator gets exceptions of the trainer as text, and not only their kind.
+    /// One session with trainers by the names of their example sets, one of them perhaps without a name: each is
+    /// [`LayerExamples`], or an object with the methods that [`PythonTrainer`] calls. With `reports_text` the operator
+    /// gets exceptions of the trainer as text, and not only their kind.
     fn run_once(
         &self,
         py: Python<'_>,
-        trainer: Py<PyAny>,
+        trainers: Vec<(Option<String>, Py<PyAny>)>,
         host: Option<Py<PyAny>>,
         reports_text: bool,
     ) -> PyResult<Ended> {
         let host = PythonHost { object: host };
-        if let Ok(examples) = trainer.bind(py).cast::<LayerExamples>() {
-            let mut trainer = Counting { trainer: examples.get().trainer(), listener: Arc::clone(&self.listener) };
-            return self.session(py, &mut trainer, &host);
+        let raised = Raised::default();
+        let mut sets = Sets::new();
+        for (name, trainer) in trainers {
+            let trainer: Box<dyn Trainer> = match trainer.bind(py).cast::<LayerExamples>() {
+                Ok(examples) => {
+                    let listener = Arc::clone(&self.listener);
+                    Box::new(Counting { trainer: examples.get().trainer(), listener })
+                }
+                Err(_) => Box::new(PythonTrainer::new(py, trainer, reports_text, Arc::clone(&raised))?),
+            };
+            let added = match name {
+                Some(name) => name.parse().map_err(SetsError::from).and_then(|name| sets.add(name, trainer)),
+                None => {
+                    sets.set_unnamed(trainer);
+                    Ok(())
+                }
+            };
+            added.map_err(|error| PyValueError::new_err(error.to_string()))?;
         }
-        let mut trainer = PythonTrainer::new(py, trainer, reports_text)?;
-        let ended = self.session(py, &mut trainer, &host);
-        match trainer.raised.take() {
-            Some(raised) => Err(raised),
-            None => ended,
-        }
+        let ended = self.session(py, &mut sets, &host);
+        let raised = raised.locked().take();
+        raised.map_or(ended, Err)
     }
 }
 
 impl Session {
-    fn session<T: Trainer>(&self, py: Python<'_>, trainer: &mut T, host: &PythonHost) -> PyResult<Ended> {
+    fn session(&self, py: Python<'_>, trainer: &mut Sets, host: &PythonHost) -> PyResult<Ended> {
         let outcome = self.run(py, async |client| client.run_once(trainer, host).await)?;
         let retry_after_s = outcome.retry_after().as_secs_f64();
         Ok(match outcome {

@@ -2,13 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 use serde_json::json;
 use tributary_client::trainer::apart;
-use tributary_client::{Checkpoint, EvaluateTask, Evaluated, StopFlags, TrainError, TrainTask, Trained, Trainer};
+use tributary_client::{
+    Checkpoint, EvaluateTask, Evaluated, Locked, StopFlags, TrainError, TrainTask, Trained, Trainer,
+};
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::scalars::Scalars;
 
@@ -59,17 +61,19 @@ pub(crate) struct PythonTrainer {
     corrects_gradients: bool,
     /// Whether the operator gets exceptions as text, and not only their kind.
     reports_text: bool,
-    /// The exception that ended a training, which the session raises again.
-    pub(crate) raised: Option<PyErr>,
+    raised: Raised,
 }
+
+/// The exception that ended a training, which the session raises again. The trainers of a session share it.
+pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
 
 impl PythonTrainer {
     /// # Errors
     /// What `examples()` raises.
-    pub(crate) fn new(py: Python<'_>, object: Py<PyAny>, reports_text: bool) -> PyResult<Self> {
+    pub(crate) fn new(py: Python<'_>, object: Py<PyAny>, reports_text: bool, raised: Raised) -> PyResult<Self> {
         let examples = object.call_method0(py, "examples")?.extract(py)?;
         let corrects_gradients = object.call_method0(py, "corrects_gradients")?.extract(py)?;
-        Ok(Self { object, examples, corrects_gradients, reports_text, raised: None })
+        Ok(Self { object, examples, corrects_gradients, reports_text, raised })
     }
 
     /// Calls a method with bytes, a task and a [`Stop`] on a thread of its own. This thread meanwhile asks whether it
@@ -107,14 +111,14 @@ impl PythonTrainer {
         let result = apart(training, &should_stop, work)?;
         match (result, signal.into_inner()) {
             (Ok(_), Some(signal)) => {
-                self.raised = Some(signal);
+                *self.raised.locked() = Some(signal);
                 Err(TrainError::Interrupted)
             }
             (Ok(result), None) => Ok(result),
             (Err(exception), signal) => Err(Python::attach(|py| {
                 let told = told(py, &exception, self.reports_text);
                 let is_quiet = exception.is_instance_of::<crate::errors::Interrupted>(py);
-                self.raised = signal.or(if is_quiet { None } else { Some(exception) });
+                *self.raised.locked() = signal.or(if is_quiet { None } else { Some(exception) });
                 told
             })),
         }
@@ -137,6 +141,8 @@ impl Trainer for PythonTrainer {
         // Without bytes it is one of another trainer.
         let resume = task.resume.filter(|checkpoint| !checkpoint.bytes.is_empty());
         let told = json!({
+            "job": task.job,
+            "data": task.data,
             "parameters": task.model.parameters().specs(),
             "model": task.table(),
             "training": task.training,
@@ -167,6 +173,8 @@ impl Trainer for PythonTrainer {
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
         let told = json!({
+            "job": task.job,
+            "data": task.data,
             "parameters": task.model.parameters().specs(),
             "model": task.table(),
             "loss": task.loss,

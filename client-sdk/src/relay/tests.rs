@@ -196,7 +196,7 @@ fn long_sum() -> Bytes {
 #[tokio::test]
 async fn an_order_is_taken_with_its_terms() {
     let (uplink, parent) = new_relay([("POST checkins", assigned(&order(b"model")))]);
-    let next = uplink.next(40, Duration::from_secs(600)).await.unwrap();
+    let next = uplink.next(40, ExampleSets::default(), Duration::from_secs(600)).await.unwrap();
     let NextOrder::Order(assignment) = next else { panic!("{next:?}") };
     let terms = assignment.relay.unwrap();
     assert_eq!((terms.places, terms.cohort, terms.norm_max), (30, 100, Some(2.0)));
@@ -215,12 +215,15 @@ async fn without_work_a_relay_waits_and_keeps_its_identity() {
     let store = Arc::default();
     let retry = || ("POST checkins", json_answer(200, &json!({ "answer": "retry", "retry_after_ms": 1500 })));
     let (uplink, parent) = relay(&store, [("POST clients", enrolled(1)), retry()]);
-    assert_eq!(uplink.next(u32::MAX, Duration::ZERO).await.unwrap(), NextOrder::Wait(Duration::from_millis(1500)));
+    assert_eq!(
+        uplink.next(u32::MAX, ExampleSets::default(), Duration::ZERO).await.unwrap(),
+        NextOrder::Wait(Duration::from_millis(1500))
+    );
     assert_eq!(uplink.population().await.unwrap().as_str(), "north");
     assert_eq!(parent.heard(1)["relay"], json!({ "places": 10_000 }));
     let (uplink, parent) = relay(&store, [retry()]);
     assert_eq!(uplink.population().await.unwrap().as_str(), "north");
-    uplink.next(0, Duration::ZERO).await.unwrap();
+    uplink.next(0, ExampleSets::default(), Duration::ZERO).await.unwrap();
     parent.requests();
 }
 
@@ -229,7 +232,7 @@ async fn a_relay_whose_token_grants_none_gives_the_work_of_a_client_back() {
     let ordinary = Assignment { relay: None, ..order(b"model") };
     let failure = call("POST", "/failure");
     let (uplink, parent) = new_relay([("POST checkins", assigned(&ordinary)), (&failure, accepted())]);
-    let error = uplink.next(40, Duration::ZERO).await.unwrap_err();
+    let error = uplink.next(40, ExampleSets::default(), Duration::ZERO).await.unwrap_err();
     assert!(matches!(error, ClientError::NoRelay) && error.to_string().contains("`relay`"), "{error}");
     let report = parent.heard(2);
     assert_eq!(report["reason"], "does_not_fit");
@@ -385,7 +388,7 @@ async fn a_relay_that_the_parent_does_not_know_enrols_again_and_repeats_the_call
         ("POST checkins", assigned(&order(b"model"))),
     ]);
     assert_eq!(uplink.is_open(id()).await.unwrap(), None, "the order is that of the client before");
-    assert!(matches!(uplink.next(1, Duration::ZERO).await.unwrap(), NextOrder::Order(_)));
+    assert!(matches!(uplink.next(1, ExampleSets::default(), Duration::ZERO).await.unwrap(), NextOrder::Order(_)));
     let requests = parent.requests();
     let secrets = [1, 3, 4, 6].map(|number| requests[number].headers["authorization"].clone());
     let expected = [1, 2, 2, 3].map(|client| Secret::from_random(SecretKind::Client, [client; 32]));
@@ -415,7 +418,7 @@ async fn every_call_can_run_on_another_thread() {
     fn sent<F: Future + Send>(_: &F) {}
     let (uplink, _) = new_relay([]);
     let (order, body) = (order(b"model"), Bytes::new());
-    sent(&uplink.next(1, Duration::ZERO));
+    sent(&uplink.next(1, ExampleSets::default(), Duration::ZERO));
     sent(&uplink.population());
     sent(&uplink.model(&order));
     sent(&uplink.is_open(id()));

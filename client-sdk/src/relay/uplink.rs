@@ -7,6 +7,7 @@ use tributary_protocol::device::{
     Assignment, AssignmentStatus, CheckInRequest, CheckInResponse, DeviceState, EvaluationReport, FailureReport,
     OpenJob,
 };
+use tributary_protocol::example_sets::ExampleSets;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, Name, Secret};
 use tributary_protocol::inputs::Description;
@@ -39,15 +40,18 @@ impl Uplink {
         self.context.coordinator.address()
     }
 
-    /// Checks in, and offers to stand for so many clients, 10,000 at most. The parent may hold the request for `wait`,
-    /// 60 s at most, until it has work. While an order is open, every check-in is answered with it.
+    /// Checks in, and offers to stand for so many clients, 10,000 at most. `sets` are the named example sets behind the
+    /// relay, each with the number of clients that have it; `places` are for jobs that name no set. The parent may hold
+    /// the request for `wait`, 60 s at most, until it has work. While an order is open, every check-in is answered with
+    /// it.
     ///
     /// # Errors
     /// [`ClientError::NoRelay`] if the parent takes the relay for an ordinary client, since its token grants no relay:
     /// the work is then given back. Other [`ClientError`]s if the store fails, or the parent does not answer or
     /// refuses.
-    pub async fn next(&self, places: u32, wait: Duration) -> Result<NextOrder, ClientError> {
+    pub async fn next(&self, places: u32, sets: ExampleSets, wait: Duration) -> Result<NextOrder, ClientError> {
         let request = CheckInRequest {
+            sets,
             relay: Some(RelayOffer { places: places.min(PLACES_MAX) }),
             wait_ms: wait_ms(wait),
             // A relay has no examples of its own, and the parent ignores their number. No client may have none.

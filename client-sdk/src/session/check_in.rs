@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::{CheckInRequest, CheckInResponse, DeviceState, WAIT_MS_MAX};
+use tributary_protocol::example_sets::ExampleSets;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::update::CodecName;
 
@@ -24,6 +25,7 @@ pub(crate) fn plain_request(context: &Context, state: DeviceState) -> CheckInReq
         codecs: CodecName::ALL.to_vec(),
         abilities: Abilities::ALL,
         schema: None,
+        sets: ExampleSets::default(),
         answers: false,
         masks: false,
         signs: false,

@@ -119,6 +119,7 @@ fn check_in_request<T: Trainer + ?Sized>(
         channels: context.held_releases()?,
         abilities: trainer.abilities(),
         schema: trainer.schema(),
+        sets: trainer.sets(),
         answers: context.table.is_some(),
         masks: true,
         wait_ms: context.wait_ms,
@@ -160,6 +161,10 @@ fn compute<T: Trainer + ?Sized>(
     let in_time = || given.clock.now_ms() < given.deadline_ms;
     let is_over = || !in_time() || watch.is_closed();
     let should_stop = || is_over() || !goes_on(host, given.clock, &is_over);
+    // The app may have lost the set since the client checked in. Another one teaches the model something else.
+    if given.assignment.data.as_ref().is_some_and(|data| trainer.sets().get(data).is_none()) {
+        return Err(TrainError::NoExamples);
+    }
     match given.assignment.task {
         Task::Train => match &given.assignment.plan.analysis {
             Some(analysis) => answer(context.table.as_deref(), analysis, given, context.describe_floor),

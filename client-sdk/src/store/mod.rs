@@ -6,8 +6,8 @@
 //! | `FileStore` | one file per entry in a directory; the default with the feature `native` |
 //! | [`MemoryStore`] | in memory, for tests and simulations |
 //! | `claim` | a directory is one process's |
-//! | `state` | the entries of the SDK, with their types: identity, finished work, cached model |
-//! | `cards` | what the cached model is |
+//! | `state` | the entries of the SDK, with their types: identity, finished work |
+//! | `slots`, `cards` | the cached model of each example set, and what it is |
 //! | `client_state` | what a job keeps on the device between rounds, such as the residual of error feedback |
 //! | `kept` | the vectors of a client state, without what an abandoned round changed |
 //! | `suspended` | where a training was suspended |
@@ -23,6 +23,7 @@ mod files;
 pub(crate) mod kept;
 mod memory;
 pub(crate) mod partial;
+pub(crate) mod slots;
 pub(crate) mod state;
 pub(crate) mod suspended;
 #[cfg(test)]

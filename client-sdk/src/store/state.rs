@@ -28,8 +28,6 @@ const LEFT: &str = "left.json";
 const PENDING: &str = "pending.json";
 /// The body of the pending update.
 const UPDATE: &str = "update.safetensors";
-/// The newest model body as it was sent: plain, in another form, or as a zstd frame.
-const MODEL: &str = "model.safetensors";
 /// The state that replaces the job's when the pending update is accepted.
 const NEXT_STATE: &str = "memory-next.safetensors";
 
@@ -262,17 +260,6 @@ impl State {
         })
     }
 
-    /// The cached model body and its hash, which says which version it is and whether it is undamaged.
-    pub(crate) fn cached_model(&self) -> Result<Option<(Sha256Hash, Vec<u8>)>, StoreError> {
-        let body = self.store.get(MODEL)?;
-        Ok(body.map(|body| (Sha256Hash::of(&body), body)))
-    }
-
-    /// Caches a model body in the place of the one before.
-    pub(crate) fn save_model(&self, body: &[u8]) -> Result<(), StoreError> {
-        self.store.put(MODEL, body, Durability::Process)
-    }
-
     /// What has arrived of the file of this hash.
     pub(crate) fn partial(&self, sha256: Sha256Hash) -> Partial {
         Partial::new(Arc::clone(&self.store), sha256)
@@ -302,6 +289,7 @@ mod tests {
     use tributary_protocol::id::SecretKind;
 
     use super::super::memory::MemoryStore;
+    use super::super::slots::Slot;
     use super::*;
 
     fn identity(server: &str) -> Identity {
@@ -325,7 +313,7 @@ mod tests {
         let store = Arc::new(MemoryStore::new());
         let state = State::new(Arc::clone(&store) as Arc<_>);
         state.save_identity(&identity("http://a")).unwrap();
-        for entry in [MODEL, "memory-job_1.safetensors", KEY] {
+        for entry in [&*Slot::of(None).model(), "memory-job_1.safetensors", KEY] {
             store.put(entry, b"x", Durability::Process).unwrap();
         }
         let before = store.get(IDENTITY).unwrap().unwrap();
@@ -353,11 +341,12 @@ mod tests {
         let (state, store) = state();
         store.put(IDENTITY, b"{\"server\":", Durability::Process).unwrap();
         assert!(state.identity("http://a").unwrap().is_none());
-        state.save_model(b"weights").unwrap();
+        let slot = Slot::of(None);
+        state.save_model(&slot, b"weights").unwrap();
         let weights = Sha256Hash::of(b"weights");
-        assert_eq!(state.cached_model().unwrap(), Some((weights, b"weights".to_vec())));
-        store.put(MODEL, b"weighty", Durability::Process).unwrap();
-        assert_ne!(state.cached_model().unwrap().unwrap().0, weights);
+        assert_eq!(state.cached_model(&slot).unwrap(), Some((weights, b"weights".to_vec())));
+        store.put(&slot.model(), b"weighty", Durability::Process).unwrap();
+        assert_ne!(state.cached_model(&slot).unwrap().unwrap().0, weights);
     }
 
     fn job() -> JobId {

@@ -1,6 +1,7 @@
 //! The task `describe`: the sums of the client's examples, from which means and deviations of all clients follow.
 
 use bytes::Bytes;
+use tributary_protocol::device::Assignment;
 
 use super::completed::Completed;
 use super::compute::computing;
@@ -17,10 +18,12 @@ pub(crate) fn describe<T: Trainer + ?Sized>(
     given: &Given<'_>,
     floor: u64,
 ) -> Result<Completed, TrainError> {
-    let Some(inputs) = &given.assignment.plan.model.inputs else {
+    let Assignment { job_name, data, plan, .. } = given.assignment;
+    let Some(inputs) = &plan.model.inputs else {
         return Err(TrainError::DoesNotFit("the job has no inputs to describe".to_owned()));
     };
-    let mut description = computing(|| trainer.describe(&DescribeTask::new(inputs)))?;
+    let task = DescribeTask { job: job_name.as_ref(), data: data.as_ref(), inputs };
+    let mut description = computing(|| trainer.describe(&task))?;
     if description.examples < floor {
         let rows = description.examples;
         return Err(TrainError::DoesNotFit(format!(

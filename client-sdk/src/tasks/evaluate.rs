@@ -25,7 +25,8 @@ pub(crate) fn evaluate<T: Trainer + ?Sized>(
     let Given { assignment, base: Base { model, parts, .. }, state, .. } = *given;
     let plan = &assignment.plan;
     let (spec, inputs) = (&plan.model.spec, plan.model.inputs.as_ref());
-    let task = EvaluateTask { model, spec, inputs, loss: plan.training.loss };
+    let (job, data) = (assignment.job_name.as_ref(), assignment.data.as_ref());
+    let task = EvaluateTask { job, data, model, spec, inputs, loss: plan.training.loss };
     let Evaluated { examples, loss, accuracy, mut metrics, classes } =
         computing(|| trainer.evaluate(&task, should_stop))?;
     if let Some(own) = personal::own(parts, || state.kept(assignment)) {

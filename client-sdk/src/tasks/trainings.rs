@@ -136,9 +136,9 @@ impl<'a> Trainings<'a> {
 
     /// A single training with these settings.
     fn task<'t>(&'t self, training: &'t Training) -> TrainTask<'t> {
-        let Assignment { plan, seed, .. } = self.given.assignment;
+        let Assignment { plan, seed, job_name, data, .. } = self.given.assignment;
         let task = TrainTask::new(&self.model, &plan.model.spec, training, *seed);
-        TrainTask { inputs: plan.model.inputs.as_ref(), ..task }
+        TrainTask { job: job_name.as_ref(), data: data.as_ref(), inputs: plan.model.inputs.as_ref(), ..task }
     }
 
     /// Refuses a training without examples or with a number that is not finite.

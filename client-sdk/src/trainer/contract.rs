@@ -6,7 +6,9 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use tributary_protocol::abilities::{Abilities, of_algorithm};
 use tributary_protocol::classes::ClassCounts;
+use tributary_protocol::example_sets::ExampleSets;
 use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::Name;
 use tributary_protocol::inputs::{Description, Inputs};
 use tributary_protocol::job_model::JobModel;
 use tributary_protocol::layers::ModelSpec;
@@ -22,8 +24,15 @@ const CORRECTING: [Algorithm; 2] =
 
 /// Learns from the examples of one client.
 pub trait Trainer: Send {
-    /// How many examples the client has. A check-in reports it; jobs may require a minimum.
+    /// How many examples the client has, those of named sets left out. A check-in reports it; jobs may require a
+    /// minimum.
     fn examples(&self) -> u64;
+
+    /// The named example sets, with what each has. A job that names one (`data`) is trained by clients that have it,
+    /// and the name is in its tasks. Default: none. [`Sets`](super::Sets) has a trainer for each.
+    fn sets(&self) -> ExampleSets {
+        ExampleSets::default()
+    }
 
     /// What the columns of its examples have in common with those of other sites, if they were read by a job's
     /// `[model.inputs]` ([`Inputs::schema_hash`]): it gets no work of jobs with another schema. Default: `None`, it
@@ -83,6 +92,10 @@ pub trait Trainer: Send {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct TrainTask<'a> {
+    /// Name of the job; `None` outside of a round.
+    pub job: Option<&'a Name>,
+    /// The example set that the job names; `None` for the examples without a name.
+    pub data: Option<&'a Name>,
     /// The global model, from which training starts; personal parameters are the client's own.
     pub model: &'a Model,
     /// The network, as layers or as a list of parameters.
@@ -122,6 +135,8 @@ impl<'a> TrainTask<'a> {
     /// Training of every parameter on the plain loss, for as long as it takes.
     pub fn new(model: &'a Model, spec: &'a ModelSpec, training: &'a Training, seed: Seed) -> Self {
         Self {
+            job: None,
+            data: None,
             model,
             spec,
             inputs: None,
@@ -247,6 +262,10 @@ pub struct Correction<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct EvaluateTask<'a> {
+    /// Name of the job; `None` outside of a round.
+    pub job: Option<&'a Name>,
+    /// The example set that the job names; `None` for the examples without a name.
+    pub data: Option<&'a Name>,
     /// The global model, or the one with the client's own personal parameters.
     pub model: &'a Model,
     /// The network, as layers or as a list of parameters.
@@ -265,7 +284,7 @@ impl<'a> EvaluateTask<'a> {
 
     /// Measures this loss of the model on all examples.
     pub fn new(model: &'a Model, spec: &'a ModelSpec, loss: Loss) -> Self {
-        Self { model, spec, inputs: None, loss }
+        Self { job: None, data: None, model, spec, inputs: None, loss }
     }
 
     /// The same for examples that these inputs prepare.
@@ -279,6 +298,10 @@ impl<'a> EvaluateTask<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DescribeTask<'a> {
+    /// Name of the job; `None` outside of a round.
+    pub job: Option<&'a Name>,
+    /// The example set that the job names; `None` for the examples without a name.
+    pub data: Option<&'a Name>,
     /// The columns and the target of the job.
     pub inputs: &'a Inputs,
 }
@@ -286,7 +309,7 @@ pub struct DescribeTask<'a> {
 impl<'a> DescribeTask<'a> {
     /// Adds up the columns that these inputs name.
     pub fn new(inputs: &'a Inputs) -> Self {
-        Self { inputs }
+        Self { job: None, data: None, inputs }
     }
 }
 

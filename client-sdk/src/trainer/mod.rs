@@ -23,6 +23,7 @@ mod layers;
 pub(crate) mod panics;
 #[cfg(any(feature = "layers", feature = "burn"))]
 mod score;
+mod sets;
 mod tensors;
 
 #[cfg(feature = "layers")]
@@ -40,4 +41,5 @@ pub use self::contract::{
 pub use self::layers::LayerTrainer;
 #[cfg(all(test, feature = "layers"))]
 pub(crate) use self::layers::evaluated;
+pub use self::sets::{Sets, SetsError};
 pub use self::tensors::{NamedTensor, tensors_of, values_of};

@@ -3,55 +3,25 @@
 use std::collections::BTreeMap;
 
 use tributary_protocol::abilities::Abilities;
-use tributary_protocol::device::{Attributes, Plan};
+use tributary_protocol::device::Plan;
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::ClientId;
+use tributary_protocol::id::Name;
 use tributary_protocol::job_file::{Eligibility, EvaluationPlace, EvaluationPolicy, JobFile};
 use tributary_protocol::plan::GroupTrust;
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
 
+use super::candidate::Candidate;
 use super::sums::suits;
 use crate::privacy::Participation;
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Candidate {
-    pub client: ClientId,
-    /// Its number in the order of enrolment. Cohorts are drawn by it, so that a draw can be repeated.
-    pub number: u64,
-    /// As the client declared them.
-    pub attributes: Attributes,
-    /// Number of examples that the client declared.
-    pub examples: u64,
-    /// Codecs that the client supports, to write updates and to read models.
-    pub codecs: Vec<CodecName>,
-    /// What its SDK can do.
-    pub abilities: Abilities,
-    /// By which a job's columns were applied to its table; none if any job may use its examples.
-    pub schema: Option<Sha256Hash>,
-    /// Whether it answers analyses.
-    pub answers: bool,
-    /// Whether it can mask updates.
-    pub masks: bool,
-    /// Whether it can sign in a group.
-    pub signs: bool,
-    /// Clients that it stands for, if it is a relay.
-    pub relay: Option<u32>,
-}
-
-impl Candidate {
-    /// The number of updates that it can bring.
-    #[must_use]
-    pub fn places(&self) -> u32 {
-        self.relay.unwrap_or(1)
-    }
-}
 
 /// A job's requirements on the clients of one round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EligibilityRules<'a> {
     task: Task,
     round: u32,
+    /// The example set that the job uses; none for the examples without a name.
+    data: Option<&'a Name>,
     codec: CodecName,
     /// The form of downloaded models; none where every client can read it.
     form: Option<CodecName>,
@@ -115,6 +85,8 @@ pub enum Ineligible {
         /// Number of examples that the job requires.
         wanted: u64,
     },
+    #[error("it has no example set {0}")]
+    NoSet(Name),
     #[error("it took part in round {0}, too recently")]
     Separation(u32),
     #[error("it has contributed the {0} updates that the job's privacy allows")]
@@ -158,6 +130,7 @@ impl<'a> EligibilityRules<'a> {
         Self {
             task,
             round,
+            data: job.data.as_ref(),
             codec: job.update.codec.name(),
             form: Some(job.download.codec.codec().name()).filter(|form| *form != CodecName::F32),
             needs: needs.of(task),
@@ -183,6 +156,10 @@ pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &Eligibility
     if !missing.is_empty() {
         return Err(Ineligible::Abilities(missing));
     }
+    let set = match (candidate.set(rules.data), rules.data) {
+        (None, Some(name)) => return Err(Ineligible::NoSet(name.clone())),
+        (set, _) => set.unwrap_or_default(),
+    };
     // Whether the clients behind a relay may take part is for the relay to say, which has the same rules.
     if candidate.relay.is_some() {
         return rules.relays.map_err(Ineligible::Relay);
@@ -194,14 +171,14 @@ pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &Eligibility
     if rules.asks && !candidate.answers {
         return Err(Ineligible::NoAnswers);
     }
-    if !rules.asks && candidate.schema.is_some() && candidate.schema != rules.schema {
+    if !rules.asks && set.schema.is_some() && set.schema != rules.schema {
         return Err(Ineligible::Schema);
     }
     let evaluators = rules.evaluators.filter(|attributes| !attributes.is_empty());
     match (rules.task, evaluators) {
         (Task::Evaluate, Some(wanted)) => {
             has_attributes(candidate, wanted)?;
-            return has_examples(candidate, 1);
+            return has_examples(set.examples, 1);
         }
         (Task::Evaluate, None) => {}
         (Task::Describe, evaluators) => trains(candidate, evaluators)?,
@@ -220,7 +197,7 @@ pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &Eligibility
         }
     }
     has_attributes(candidate, &rules.eligibility.attributes)?;
-    has_examples(candidate, rules.eligibility.examples_min)
+    has_examples(set.examples, rules.eligibility.examples_min)
 }
 
 /// What a unit of a private job has contributed.
@@ -261,8 +238,8 @@ fn has_attributes(candidate: &Candidate, wanted: &BTreeMap<String, String>) -> R
     }
 }
 
-fn has_examples(candidate: &Candidate, wanted: u64) -> Result<(), Ineligible> {
-    if candidate.examples >= wanted { Ok(()) } else { Err(Ineligible::Examples { held: candidate.examples, wanted }) }
+fn has_examples(held: u64, wanted: u64) -> Result<(), Ineligible> {
+    if held >= wanted { Ok(()) } else { Err(Ineligible::Examples { held, wanted }) }
 }
 
 fn is_rested(last_round: Option<u32>, rules: &EligibilityRules<'_>) -> Result<(), Ineligible> {
@@ -277,6 +254,8 @@ fn is_rested(last_round: Option<u32>, rules: &EligibilityRules<'_>) -> Result<()
 #[cfg(test)]
 mod tests {
     use tributary_protocol::abilities::Ability;
+    use tributary_protocol::example_sets::{ExampleSet, ExampleSets};
+    use tributary_protocol::id::ClientId;
 
     use super::*;
 
@@ -287,6 +266,7 @@ mod tests {
             number: 1,
             attributes: pairs.try_into().unwrap(),
             examples,
+            sets: ExampleSets::default(),
             codecs: vec![CodecName::F32],
             abilities: Abilities::FIRST,
             schema: None,
@@ -308,6 +288,7 @@ mod tests {
         let rules = |task| EligibilityRules {
             task,
             round: 5,
+            data: None,
             codec: CodecName::F32,
             form: None,
             needs: Abilities::NONE,
@@ -385,6 +366,7 @@ mod tests {
         let rules = |schema| EligibilityRules {
             task: Task::Train,
             round: 1,
+            data: None,
             codec: CodecName::F32,
             form: None,
             needs: Abilities::NONE,
@@ -410,6 +392,48 @@ mod tests {
     }
 
     #[test]
+    fn a_client_is_admitted_by_the_example_set_that_the_job_names() {
+        let eligibility = Eligibility { examples_min: 10, ..Eligibility::default() };
+        let [typing, photos] = ["typing", "photos"].map(|name| name.parse::<Name>().unwrap());
+        let [ours, theirs] = [b"ours", b"them"].map(|text| Sha256Hash::of(text));
+        let admitted = |candidate: &Candidate, data, schema| {
+            let rules = EligibilityRules {
+                task: Task::Train,
+                round: 1,
+                data,
+                codec: CodecName::F32,
+                form: None,
+                needs: Abilities::NONE,
+                schema,
+                asks: false,
+                masks: false,
+                signs: false,
+                eligibility: &eligibility,
+                evaluators: None,
+                on_coordinator: false,
+                relays: Ok(()),
+            };
+            admit(candidate, None, &rules)
+        };
+        let set = ExampleSet { examples: 10, schema: Some(ours) };
+        let sets: ExampleSets = BTreeMap::from([(typing.clone(), set)]).try_into().unwrap();
+        let both = Candidate { sets: sets.clone(), ..candidate(&[], 12) };
+        assert_eq!(admitted(&both, None, None), Ok(()));
+        assert_eq!(admitted(&both, Some(&typing), Some(ours)), Ok(()));
+        assert_eq!(admitted(&both, Some(&typing), Some(theirs)), Err(Ineligible::Schema), "the schema is the set's");
+        let lacks = admitted(&both, Some(&photos), None).unwrap_err();
+        assert_eq!(lacks.to_string(), "it has no example set photos");
+        let few = BTreeMap::from([(typing.clone(), ExampleSet::of(9))]).try_into().unwrap();
+        let few = Candidate { sets: few, ..candidate(&[], 12) };
+        assert_eq!(admitted(&few, Some(&typing), None), Err(Ineligible::Examples { held: 9, wanted: 10 }));
+        let named_alone = Candidate { sets, ..candidate(&[], 0) };
+        assert_eq!(admitted(&named_alone, None, None), Err(Ineligible::Examples { held: 0, wanted: 10 }));
+        let relay = Candidate { relay: Some(7), ..both.clone() };
+        assert_eq!(admitted(&relay, Some(&photos), None), Err(Ineligible::NoSet(photos.clone())));
+        assert_eq!(admitted(&relay, Some(&typing), Some(theirs)), Ok(()), "which it judges by itself");
+    }
+
+    #[test]
     fn those_who_answer_are_asked_whatever_their_schema_is() {
         let job = "name = 'a'\npopulation = 'b'\n\
             analysis.queries = [{ name = 'q', kind = 'mean', column = 'x', range = [0, 1] }]";
@@ -426,6 +450,7 @@ mod tests {
         let rules = EligibilityRules {
             task: Task::Evaluate,
             round: 2,
+            data: None,
             codec: CodecName::F32,
             form: None,
             needs: Abilities::NONE,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tributary_protocol::job_file::Selection;
 use tributary_protocol::seed::{Seed, Stream};
 
-use super::admit::Candidate;
+use super::candidate::Candidate;
 use super::draw::{uniform, weighted};
 use super::known::Known;
 use super::relay::{by_place, together};

@@ -11,8 +11,8 @@ use tributary_protocol::job_file::{JobFile, Selection};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, Phase, Task};
 
-use super::admit::Candidate;
 use super::buffer::next_buffer_step;
+use super::candidate::Candidate;
 use super::clocks::{Absence, Clocks, next_clocked_step};
 use super::cohort::choose_cohort;
 use super::draw::uniform;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tributary_protocol::seed::Stream;
 
-use super::admit::Candidate;
+use super::candidate::Candidate;
 
 /// Keeps `size` of the candidates, each with the same chance.
 pub(super) fn uniform(available: &mut Vec<Arc<Candidate>>, size: usize, stream: &mut Stream) {

@@ -32,9 +32,10 @@ pub(in crate::round) mod fixture {
     use std::sync::Arc;
 
     use tributary_protocol::device::Attributes;
+    use tributary_protocol::example_sets::ExampleSets;
     use tributary_protocol::id::ClientId;
 
-    use super::super::admit::Candidate;
+    use super::super::candidate::Candidate;
 
     pub(in crate::round) fn candidate(number: u64) -> Arc<Candidate> {
         let mut bytes = [0; 16];
@@ -44,6 +45,7 @@ pub(in crate::round) mod fixture {
             number,
             attributes: Attributes::default(),
             examples: 1,
+            sets: ExampleSets::default(),
             codecs: vec![],
             abilities: tributary_protocol::abilities::Abilities::FIRST,
             schema: None,

@@ -6,6 +6,7 @@
 //! | with which policy, norm bound and seed does a round open? | [`opening`] |
 //! | may this client take part? | [`admit`] |
 //! | how many updates can these candidates bring? | [`places`] |
+//! | which of two jobs draws a client first? | [`leaves_to`] |
 //! | in which minutes may training rounds open? | [`Calendar`] |
 //! | may this member begin work now? | [`Clocks`] |
 //! | what do the named scalars of a round's reports come to? | [`summaries`] |
@@ -21,6 +22,7 @@ mod adapt;
 mod admit;
 mod buffer;
 mod calendar;
+mod candidate;
 mod clip;
 mod clocks;
 mod cohort;
@@ -47,13 +49,15 @@ mod step;
 mod sums;
 mod term;
 mod times;
+mod turns;
 mod utility;
 mod view;
 mod wait;
 
 pub use adapt::PastWork;
-pub use admit::{Candidate, Contributed, EligibilityRules, Ineligible, Needs, admit, admit_unit};
+pub use admit::{Contributed, EligibilityRules, Ineligible, Needs, admit, admit_unit};
 pub use calendar::{Calendar, CalendarError};
+pub use candidate::Candidate;
 pub use clocks::Clocks;
 pub use decide::{Act, Decision, decide};
 pub use diversity::{DIVERSITY_ROUNDS, DiverseRound, useful};
@@ -64,7 +68,7 @@ pub use opening::{History, LastRound, Lookback, Opening, Trained, opening};
 pub use pace::{CHECKINS_PER_SECOND_MAX, HELD_MS_MIN, Pace, RetryReason};
 pub use policy::{TaskPolicy, Tempo, staleness};
 pub use proximal::Proximal;
-pub use relay::places;
+pub use relay::{Offer, offer, places};
 pub use retention::{history_before_ms, keeps_version, separation_needs_from};
 pub use scalars::summaries;
 pub use schedule::may_open_at_ms;
@@ -72,4 +76,5 @@ pub use step::Step;
 pub use term::Term;
 pub(crate) use times::Times;
 pub use times::WorkEnd;
+pub use turns::{PATIENCE_MS, Rival, Turn, leaves_to};
 pub use view::{Descriptions, FixedModels, JobFacts, JobView, OpenRound, OpenWork, Source};

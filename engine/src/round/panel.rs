@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, JobState, Phase};
 
-use super::admit::Candidate;
+use super::candidate::Candidate;
 use super::policy::Tempo;
 use super::relay::{by_place, together};
 use super::step::{Next, Step, select};

@@ -3,16 +3,54 @@
 //! A relay offers places, one for each client that waits behind it. A draw is one of places, so a client behind a relay
 //! has the chance of any other. A relay that is drawn for some of its places brings that many updates, as one sum.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tributary_protocol::example_sets::{EXAMPLE_SETS_MAX, ExampleSet, ExampleSets};
+use tributary_protocol::id::Name;
 use tributary_protocol::relay::PLACES_MAX;
 
-use super::admit::Candidate;
+use super::candidate::Candidate;
 
 /// The number of updates that these candidates can bring.
 #[must_use]
 pub fn places(candidates: &[Arc<Candidate>]) -> u32 {
     candidates.iter().fold(0, |places: u32, candidate| places.saturating_add(candidate.places()))
+}
+
+/// What a relay offers its parent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// Places for jobs without a named example set.
+    pub places: u32,
+    /// The named example sets, each with its places.
+    pub sets: ExampleSets,
+}
+
+/// What a relay offers for the candidates that wait at it. Of more example sets than a client may have, those with the
+/// fewest places are left out.
+#[must_use]
+pub fn offer(candidates: &[Arc<Candidate>]) -> Offer {
+    let mut places = 0_u32;
+    let mut sets: BTreeMap<&Name, u64> = BTreeMap::new();
+    for candidate in candidates {
+        let is_relay = candidate.relay.is_some();
+        // One with named sets alone is of no use to jobs without a name.
+        if is_relay || candidate.examples > 0 || candidate.sets.is_empty() {
+            places = places.saturating_add(candidate.places());
+        }
+        for (name, set) in candidate.sets.iter() {
+            let places = sets.entry(name).or_default();
+            *places = places.saturating_add(if is_relay { set.examples } else { 1 });
+        }
+    }
+    let mut sets: Vec<(&Name, u64)> = sets.into_iter().collect();
+    sets.sort_by_key(|(_, places)| Reverse(*places));
+    let sets = sets.into_iter().take(EXAMPLE_SETS_MAX);
+    let sets: BTreeMap<Name, ExampleSet> =
+        sets.map(|(name, places)| (name.clone(), ExampleSet::of(places.min(PLACES_MAX.into())))).collect();
+    Offer { places: places.min(PLACES_MAX), sets: sets.try_into().unwrap_or_default() }
 }
 
 /// These candidates, each as often as it has places.
@@ -59,6 +97,28 @@ mod tests {
 
     fn drawn(available: Vec<Arc<Candidate>>, size: usize, seed: u64) -> Vec<Arc<Candidate>> {
         choose_cohort(available, size, Selection::Uniform, &Known::default(), Seed(seed))
+    }
+
+    #[test]
+    fn a_relay_offers_the_places_of_each_example_set() {
+        let name = |set: &str| set.parse::<Name>().unwrap();
+        let with = |candidate: Arc<Candidate>, examples, sets: &[(&str, u64)]| {
+            let sets = sets.iter().map(|(set, examples)| (name(set), ExampleSet::of(*examples)));
+            let sets = sets.collect::<BTreeMap<_, _>>().try_into().unwrap();
+            Arc::new(Candidate { examples, sets, ..Candidate::clone(&candidate) })
+        };
+        let waiting = [
+            candidate(1),
+            with(candidate(2), 5, &[("typing", 9)]),
+            with(candidate(3), 0, &[("typing", 9), ("photos", 1)]),
+            with(relay(4, 7), 1, &[("photos", 6)]),
+        ];
+        let Offer { places, sets } = offer(&waiting);
+        assert_eq!(places, 9, "one client has named sets alone");
+        let sets: Vec<_> = sets.iter().map(|(name, set)| (name.as_str(), set.examples)).collect();
+        assert_eq!(sets, [("photos", 7), ("typing", 2)]);
+        let many = (0..=EXAMPLE_SETS_MAX).map(|set| with(candidate(1), 1, &[(&format!("set{set}"), 1)]));
+        assert_eq!(offer(&many.collect::<Vec<_>>()).sets.iter().count(), EXAMPLE_SETS_MAX);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tributary_protocol::state::{AbandonReason, JobState, Phase};
 
-use super::admit::Candidate;
+use super::candidate::Candidate;
 use super::policy::TaskPolicy;
 use super::view::{Context, OpenRound};
 use super::wait::is_ahead;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tributary_protocol::job_file::Utility;
 use tributary_protocol::seed::Stream;
 
-use super::admit::Candidate;
+use super::candidate::Candidate;
 use super::draw::{uniform, weighted};
 use super::known::{Known, LastReport};
 

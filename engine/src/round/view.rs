@@ -7,8 +7,8 @@ use tributary_protocol::job_file::JobFile;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{JobState, Phase, Task};
 
-use super::admit::Candidate;
 use super::calendar::Calendar;
+use super::candidate::Candidate;
 use super::known::LastReport;
 use super::masking::OpenGroups;
 use super::member::Member;

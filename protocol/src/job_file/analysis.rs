@@ -55,6 +55,7 @@ impl JobFile {
         analysis.check(self.privacy.is_some())?;
         let is_completed = self.model == analysis.model() && self.training == Training::default();
         require(is_completed, "[analysis]", "without [model] and [training]")?;
+        require(self.data.is_none(), "data", "left out: an analysis reads the client's table")?;
         let answers = "left out: an analysis adds up answers as they are";
         require(self.aggregation.optimizer == Aggregation::default().optimizer, "[aggregation.optimizer]", answers)?;
         require(self.aggregation.schedule.is_constant(), "[aggregation] schedule", answers)?;

@@ -65,6 +65,10 @@ pub struct JobFile {
     pub name: Name,
     /// Population whose clients train the model.
     pub population: Name,
+    /// The example set that clients train on: those draw work that have one of this name. Default: the examples without
+    /// a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Name>,
     /// Seed of all random choices of the job. Default: drawn by the coordinator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<Seed>,

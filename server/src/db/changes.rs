@@ -1,7 +1,7 @@
 //! What transactions change about clients, for those who remember clients.
 
 use tributary_protocol::device::Attributes;
-use tributary_protocol::id::ClientId;
+use tributary_protocol::id::{ClientId, Name};
 
 use super::downloads::Download;
 use super::software::Software;
@@ -23,6 +23,7 @@ pub(super) struct Seen {
     pub(super) attributes: Attributes,
     pub(super) software: Software,
     pub(super) examples: u64,
+    pub(super) sets: Vec<Name>,
     pub(super) at_ms: i64,
 }
 

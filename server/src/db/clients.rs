@@ -44,6 +44,9 @@ pub struct ClientRow {
     /// Number of examples that the client declared.
     #[sqlx(try_from = "i64")]
     pub examples: u64,
+    /// The names of its example sets, in order.
+    #[sqlx(try_from = "String")]
+    pub sets: Json<Vec<Name>>,
     /// When the client enrolled.
     pub created_at_ms: i64,
     /// Time of the latest check-in, rounded to the minute.
@@ -136,7 +139,7 @@ macro_rules! counts {
 macro_rules! columns_with_counts {
     () => {
         "c.id, c.population, c.number, c.attributes, c.granted, c.standing, c.standing_reason, c.consent, c.certificate_until_ms, c.sdk, \
-         c.sdk_version, c.abilities, c.examples, \
+         c.sdk_version, c.abilities, c.examples, c.sets, \
          c.created_at_ms, \
          c.last_seen_at_ms, \
          coalesce(s.reported, 0) as reported, coalesce(s.expired, 0) as expired, coalesce(s.spare, 0) as spare, coalesce(s.failed, 0) as failed, \
@@ -270,17 +273,18 @@ impl Tx {
         Ok(rows.into_iter().map(|(Text(id),)| id).collect())
     }
 
-    /// Stores what a client declared at a check-in.
+    /// Stores what a client declared at a check-in: its examples without a name, and the names of its example sets.
     pub async fn client_seen(
         &mut self,
         id: ClientId,
         attributes: &Attributes,
         software: &Software,
-        examples: u64,
+        examples: (u64, &[Name]),
         now_ms: i64,
     ) -> Result<(), DbError> {
         let sql = "update clients set attributes = $2, examples = $3, last_seen_at_ms = $4, sdk = $5, \
-                   sdk_version = $6, abilities = $7 where id = $1";
+                   sdk_version = $6, abilities = $7, sets = $8 where id = $1";
+        let (examples, sets) = examples;
         let Software { kind, version, abilities } = software;
         execute!(
             self,
@@ -291,9 +295,13 @@ impl Tx {
             now_ms,
             kind.as_ref().map(Name::as_str),
             version.as_deref(),
-            Json::text(abilities)?
+            Json::text(abilities)?,
+            Json::text(&sets)?
         );
-        let seen = || Seen { attributes: attributes.clone(), software: software.clone(), examples, at_ms: now_ms };
+        let seen = || {
+            let (attributes, software, sets) = (attributes.clone(), software.clone(), sets.to_vec());
+            Seen { attributes, software, examples, sets, at_ms: now_ms }
+        };
         self.changes(id, || ClientChange::Seen(Box::new(seen())));
         Ok(())
     }

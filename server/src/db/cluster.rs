@@ -2,6 +2,7 @@
 
 use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::Attributes;
+use tributary_protocol::example_sets::ExampleSets;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, JobId, Name};
 use tributary_protocol::operator::{Lease, Node};
@@ -98,6 +99,8 @@ struct SeatRow {
     #[sqlx(try_from = "i64")]
     examples: u64,
     #[sqlx(try_from = "String")]
+    sets: Json<ExampleSets>,
+    #[sqlx(try_from = "String")]
     codecs: Json<Vec<CodecName>>,
     #[sqlx(try_from = "String")]
     abilities: Json<Abilities>,
@@ -115,6 +118,7 @@ impl From<SeatRow> for Candidate {
             number: row.number,
             attributes: row.attributes.0,
             examples: row.examples,
+            sets: row.sets.0,
             codecs: row.codecs.0,
             abilities: row.abilities.0,
             schema: row.schema_sha256.map(|Text(schema)| schema),
@@ -244,11 +248,12 @@ impl Tx {
         until_ms: i64,
     ) -> Result<(), DbError> {
         let sql = "insert into seats (client, node, population, number, attributes, examples, codecs, until_ms, \
-                   schema_sha256, answers, masks, signs, relay, abilities) \
-                   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) \
+                   schema_sha256, answers, masks, signs, relay, abilities, sets) \
+                   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) \
                    on conflict (client) do update set \
                    node = $2, population = $3, number = $4, attributes = $5, examples = $6, codecs = $7, until_ms = $8, \
-                   schema_sha256 = $9, answers = $10, masks = $11, signs = $12, relay = $13, abilities = $14";
+                   schema_sha256 = $9, answers = $10, masks = $11, signs = $12, relay = $13, abilities = $14, \
+                   sets = $15";
         execute!(
             self,
             sql,
@@ -265,7 +270,8 @@ impl Tx {
             candidate.masks,
             candidate.signs,
             candidate.relay.map(i64::from),
-            Json::text(&candidate.abilities)?
+            Json::text(&candidate.abilities)?,
+            Json::text(&candidate.sets)?
         );
         Ok(())
     }
@@ -279,8 +285,8 @@ impl Tx {
 
     /// Clients of a population that any node holds.
     pub async fn seated(&mut self, population: &Name, now_ms: i64) -> Result<Vec<Candidate>, DbError> {
-        let sql = "select client, number, attributes, examples, codecs, abilities, schema_sha256, answers, masks, signs, \
-                   relay from seats where population = $1 and until_ms > $2";
+        let sql = "select client, number, attributes, examples, sets, codecs, abilities, schema_sha256, answers, masks, \
+                   signs, relay from seats where population = $1 and until_ms > $2";
         let rows = fetch!(self, SeatRow, fetch_all, sql, population.as_str(), now_ms);
         Ok(rows.into_iter().map(Candidate::from).collect())
     }

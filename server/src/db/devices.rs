@@ -60,8 +60,8 @@ pub struct ReEnrolment<'a> {
 /// The columns of a [`KnownClient`].
 macro_rules! known_columns {
     () => {
-        "id, population, number, attributes, granted, standing, sdk, sdk_version, abilities, examples, created_at_ms, \
-         last_seen_at_ms, secret_sha256, secret_at_ms, certificate_until_ms"
+        "id, population, number, attributes, granted, standing, sdk, sdk_version, abilities, examples, sets, \
+         created_at_ms, last_seen_at_ms, secret_sha256, secret_at_ms, certificate_until_ms"
     };
 }
 

@@ -19,6 +19,8 @@ pub(crate) const BYTES_MAX: usize = 32 << 20;
 /// Memory of a remembered client without attributes, and of an attribute besides its texts.
 const CLIENT_BYTES: usize = 512;
 const ATTRIBUTE_BYTES: usize = 128;
+/// Memory of the name of an example set besides its text.
+const SET_BYTES: usize = 40;
 
 /// The remembered clients.
 #[derive(Debug, Default)]
@@ -65,7 +67,7 @@ impl RecentClients {
     }
 
     /// Follows what a client declares.
-    pub(super) fn see(&self, id: ClientId, Seen { attributes, software, examples, at_ms }: Seen) {
+    pub(super) fn see(&self, id: ClientId, Seen { attributes, software, examples, sets, at_ms }: Seen) {
         let mut remembered = self.remembered();
         let Some(mut known) = remembered.remove(id) else { return };
         // Requests that are being answered keep the client as it was when they came.
@@ -73,7 +75,7 @@ impl RecentClients {
         client.attributes = Json(attributes);
         client.sdk = software.kind.map(Text);
         (client.sdk_version, client.abilities) = (software.version, Json(software.abilities));
-        (client.examples, client.last_seen_at_ms) = (examples, at_ms);
+        (client.examples, client.sets, client.last_seen_at_ms) = (examples, Json(sets), at_ms);
         remembered.insert(known);
     }
 
@@ -120,7 +122,8 @@ fn memory(known: &KnownClient) -> usize {
     let of = |attributes: &Attributes| -> usize {
         attributes.as_map().iter().map(|(name, value)| name.len() + value.len() + ATTRIBUTE_BYTES).sum()
     };
-    CLIENT_BYTES + of(&known.client.attributes.0) + of(&known.client.granted.0)
+    let sets: usize = known.client.sets.0.iter().map(|name| name.as_str().len() + SET_BYTES).sum();
+    CLIENT_BYTES + of(&known.client.attributes.0) + of(&known.client.granted.0) + sets
 }
 
 #[cfg(test)]
@@ -143,6 +146,7 @@ mod tests {
             sdk_version: None,
             abilities: Json(tributary_protocol::abilities::Abilities::FIRST),
             examples: 0,
+            sets: Json(Vec::new()),
             created_at_ms: 0,
             last_seen_at_ms: 0,
         };
@@ -155,7 +159,8 @@ mod tests {
     }
 
     fn seen(examples: u64) -> Seen {
-        Seen { attributes: Attributes::default(), software: Software::default(), examples, at_ms: 60_000 }
+        let (attributes, software) = (Attributes::default(), Software::default());
+        Seen { attributes, software, examples, sets: Vec::new(), at_ms: 60_000 }
     }
 
     #[test]

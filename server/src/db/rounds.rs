@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use tributary_engine::round::{Opening, TaskPolicy, Tempo};
 use tributary_protocol::classes::ClassTotals;
 use tributary_protocol::fixed::Contribution;
-use tributary_protocol::id::{AssignmentId, ClientId, JobId};
+use tributary_protocol::id::{AssignmentId, ClientId, JobId, Name};
 use tributary_protocol::operator::{Round, RoundBuffer};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
@@ -278,6 +278,23 @@ impl Tx {
             " from rounds where job = $1 and phase in ('selecting', 'training', 'aggregating') order by number, task"
         );
         Ok(fetch!(self, RoundRow, fetch_all, sql, job.to_string()))
+    }
+
+    /// Other jobs of a population with a round that collects clients, to train or to describe.
+    pub async fn selecting_jobs(&mut self, population: &Name, but: JobId, limit: u32) -> Result<Vec<JobId>, DbError> {
+        let sql = "select distinct rounds.job from rounds join jobs on jobs.id = rounds.job \
+                   where phase = 'selecting' and task <> 'evaluate' and population = $1 and rounds.job <> $2 \
+                   order by rounds.job limit $3";
+        let rows = fetch!(self, (Text<JobId>,), fetch_all, sql, population.as_str(), but.to_string(), i64::from(limit));
+        Ok(rows.into_iter().map(|(Text(job),)| job).collect())
+    }
+
+    /// When a job drew clients for a training last.
+    pub async fn last_draw_ms(&mut self, job: JobId) -> Result<Option<i64>, DbError> {
+        let sql = "select selected_at_ms from rounds where job = $1 and task = 'train' and selected_at_ms is not null \
+                   order by number desc limit 1";
+        let row = fetch!(self, (i64,), fetch_optional, sql, job.to_string());
+        Ok(row.map(|(at_ms,)| at_ms))
     }
 
     /// Time in milliseconds that the clients of an open round have worked for their accepted reports. An ended round

@@ -137,6 +137,19 @@ impl Tx {
         rows.into_iter().map(|row| Ok((parse(&row.attributes)?, row.clients))).collect()
     }
 
+    /// Distinct attributes and names of example sets of a population's clients, with the number of clients that have
+    /// them.
+    pub async fn client_holdings(&mut self, population: &Name) -> Result<Vec<(Attributes, Vec<Name>, u64)>, DbError> {
+        let sql = "select attributes, sets, count(*) as clients from clients \
+                   where population = $1 and is_nobody = 0 group by attributes, sets";
+        let rows = fetch!(self, (String, String, i64), fetch_all, sql, population.as_str());
+        let read = |(attributes, sets, clients): (String, String, i64)| {
+            let sets = serde_json::from_str(&sets).map_err(|error| DbError::corrupt("clients.sets", error))?;
+            Ok((parse(&attributes)?, sets, u64::try_from(clients).unwrap_or(0)))
+        };
+        rows.into_iter().map(read).collect()
+    }
+
     /// The SDKs of a population's active clients, each with the number of clients that have it: the most frequent
     /// first.
     pub async fn software(&mut self, population: &Name) -> Result<Vec<(Software, u64)>, DbError> {

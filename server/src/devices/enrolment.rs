@@ -173,6 +173,7 @@ async fn admit(
         sdk_version: None,
         abilities: Json(Abilities::FIRST),
         examples: 0,
+        sets: Json(Vec::new()),
         created_at_ms: now_ms,
         last_seen_at_ms: now_ms,
     };

@@ -89,7 +89,9 @@ async fn look(driver: &Driver, job: JobId) -> Result<Found, DriverError> {
             Ok(Found::Moved)
         }
         Decision::Wait { until_ms, missing } => {
-            let until_ms = until_ms.into_iter().chain(seen.groups_until_ms(driver.services.clock.now_ms())).min();
+            let now_ms = driver.services.clock.now_ms();
+            let others = [seen.groups_until_ms(now_ms), seen.left_until_ms(now_ms)];
+            let until_ms = until_ms.into_iter().chain(others.into_iter().flatten()).min();
             Ok(Found::Nothing { until_ms, missing })
         }
         Decision::Ended => Ok(Found::Ended),

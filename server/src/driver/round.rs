@@ -54,6 +54,8 @@ async fn draw(
     if round.task == Task::Train {
         updates.sums.open(round.key(), spec);
     }
+    // Clients that others have left to this job are free, and turns have changed.
+    services.signals.drew(&spec.file.population, round.job);
     Ok(())
 }
 

@@ -13,10 +13,15 @@ use tributary_protocol::state::{Phase, Task};
 use super::context::Driver;
 use super::error::DriverError;
 use crate::db::{DbError, JobRow, RoundKey, RoundRow, Tx};
+use crate::fleet::turns::own_share;
 use crate::fleet::waiting::Waiting;
 use crate::masking::step::{Standing, Times};
 use crate::models::error::CommitError;
 use crate::services::Services;
+
+/// How often a round that leaves clients to another job looks again, in milliseconds. The other job may be driven
+/// elsewhere.
+const LEFT_MS: i64 = 1_000;
 
 pub(super) struct Seen {
     pub(super) spec: Arc<JobSpec>,
@@ -29,6 +34,8 @@ pub(super) struct Seen {
     members: Vec<Member>,
     /// The groups of the round that trains, where its updates are masked, with the round's place.
     groups: Option<(usize, Standing)>,
+    /// Whether a round leaves waiting clients to another job.
+    leaves_clients: bool,
 }
 
 impl Seen {
@@ -49,9 +56,10 @@ impl Seen {
         let waiting = Waiting::read(services, fleet, &mut tx, &spec, &rows).await?;
         let mut rounds = Vec::with_capacity(rows.len());
         let times = Times { now_ms: services.clock.now_ms(), started_at_ms: driver.leases.started_at_ms() };
-        let mut groups = None;
+        let (mut groups, mut leaves_clients) = (None, false);
         for (place, row) in rows.iter().enumerate() {
-            let source = source(driver, &mut tx, &spec, &waiting, row).await?;
+            let (source, leaves) = source(driver, &mut tx, &spec, &waiting, row).await?;
+            leaves_clients |= leaves;
             let mut round = OpenRound { awaited: awaited(&mut tx, row).await?, ..open_round(row, source) };
             if (row.task, row.phase) == (Task::Train, Phase::Training)
                 && let Some(standing) = Standing::read(&mut tx, &spec, row, times).await?
@@ -63,6 +71,7 @@ impl Seen {
         }
         Ok(Some(Self {
             groups,
+            leaves_clients,
             work: if tempo.is_buffer() { tx.open_work(id).await? } else { None },
             members: match tempo {
                 Tempo::Members { .. } => tx.members(id).await?,
@@ -86,6 +95,11 @@ impl Seen {
     pub(super) fn groups_until_ms(&self, now_ms: i64) -> Option<i64> {
         let (place, groups) = self.groups.as_ref()?;
         groups.next_ms(&self.spec, &self.rows[*place], now_ms)
+    }
+
+    /// When to look again whether clients that are left to another job were drawn, unless something changes.
+    pub(super) fn left_until_ms(&self, now_ms: i64) -> Option<i64> {
+        self.leaves_clients.then_some(now_ms + LEFT_MS)
     }
 
     pub(super) fn view(&self) -> JobView<'_> {
@@ -174,22 +188,25 @@ async fn awaited(tx: &mut Tx, row: &RoundRow) -> Result<u32, DbError> {
     }
 }
 
-/// What a round draws from now.
+/// What a round draws from now, and whether it leaves waiting clients to another job.
 async fn source(
     driver: &Driver,
     tx: &mut Tx,
     spec: &JobSpec,
     waiting: &Waiting,
     row: &RoundRow,
-) -> Result<Source, DbError> {
+) -> Result<(Source, bool), DbError> {
     if row.policy().tempo == Tempo::Coordinator {
         let evaluates = driver.services.evaluator.is_some();
-        return Ok(Source::Coordinator {
+        let source = Source::Coordinator {
             has_test_set: evaluates && tx.test_set(row.job).await?.is_some(),
             is_under_way: driver.evaluations.is_under_way(row.key()),
-        });
+        };
+        return Ok((source, false));
     }
-    let mut eligible = if row.draws() { waiting.eligible(spec, row) } else { Vec::new() };
+    let eligible = if row.draws() { waiting.eligible(spec, row) } else { Vec::new() };
+    let Driver { services, fleet, .. } = driver;
+    let (mut eligible, leaves) = own_share(services, fleet, tx, (spec, row), (waiting, eligible)).await?;
     if matches!(row.policy().tempo, Tempo::Panel { .. }) && row.phase == Phase::Training && !eligible.is_empty() {
         // A client takes part once.
         let drawn = tx.drawn_clients(row.key()).await?;
@@ -200,5 +217,5 @@ async fn source(
         (Task::Train, Phase::Selecting) if reads_reports => tx.last_reports(row.job).await?,
         _ => Vec::new(),
     };
-    Ok(Source::Clients { eligible, reports })
+    Ok((Source::Clients { eligible, reports }, leaves))
 }

@@ -58,6 +58,7 @@ impl HeldCheckIn {
             number: client.number,
             attributes: request.attributes,
             examples: request.state.examples,
+            sets: request.sets,
             codecs: request.codecs,
             abilities: request.abilities,
             schema: request.schema,
@@ -77,9 +78,9 @@ impl HeldCheckIn {
         self.until_ms > self.since_ms
     }
 
-    /// The updates that it can bring.
+    /// The updates that it can bring at most.
     pub fn places(&self) -> u32 {
-        self.candidate.places()
+        self.candidate.places_most()
     }
 
     /// Waits until the client is called, its time has passed, or the coordinator stops. Then its seat is free.
@@ -115,10 +116,12 @@ impl Fleet {
         };
         let changed = client.attributes.0 != request.attributes
             || client.software() != software
-            || client.examples != request.state.examples;
+            || client.examples != request.state.examples
+            || client.sets.0 != request.sets.names();
         if changed || now_ms - client.last_seen_at_ms >= SEEN_EVERY_MS {
             let mut tx = services.db.begin().await?;
-            tx.client_seen(client.id, &request.attributes, &software, request.state.examples, now_ms).await?;
+            let examples = (request.state.examples, &*request.sets.names());
+            tx.client_seen(client.id, &request.attributes, &software, examples, now_ms).await?;
             tx.commit().await?;
         }
         Ok(())
@@ -132,7 +135,8 @@ impl Fleet {
         let now_ms = services.clock.now_ms();
         if now_ms - client.last_seen_at_ms >= SEEN_EVERY_MS {
             let mut tx = services.db.begin().await?;
-            tx.client_seen(client.id, &client.attributes.0, &client.software(), client.examples, now_ms).await?;
+            let examples = (client.examples, &*client.sets.0);
+            tx.client_seen(client.id, &client.attributes.0, &client.software(), examples, now_ms).await?;
             tx.commit().await?;
         }
         Ok(())

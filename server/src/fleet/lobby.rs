@@ -143,6 +143,7 @@ impl Drop for Seat {
 #[cfg(test)]
 mod tests {
     use tributary_protocol::device::Attributes;
+    use tributary_protocol::example_sets::ExampleSets;
 
     use super::*;
 
@@ -152,6 +153,7 @@ mod tests {
             number: number.into(),
             attributes: Attributes::default(),
             examples: 1,
+            sets: ExampleSets::default(),
             codecs: vec![],
             abilities: tributary_protocol::abilities::Abilities::FIRST,
             schema: None,

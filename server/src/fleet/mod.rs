@@ -7,6 +7,7 @@ pub mod lobby;
 pub mod online;
 pub mod rate;
 pub mod seats;
+pub mod turns;
 pub mod waiting;
 pub mod waits;
 pub mod wanted;

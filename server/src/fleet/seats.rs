@@ -148,6 +148,7 @@ mod tests {
             number: 1,
             attributes: tributary_protocol::device::Attributes::default(),
             examples: 1,
+            sets: tributary_protocol::example_sets::ExampleSets::default(),
             codecs: vec![],
             abilities: tributary_protocol::abilities::Abilities::FIRST,
             schema: None,

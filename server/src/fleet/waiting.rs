@@ -1,13 +1,14 @@
 //! Candidates: the waiting clients, and which of them a round may draw.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit, admit_unit, places};
 use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::Attributes;
-use tributary_protocol::id::ClientId;
+use tributary_protocol::example_sets::ExampleSet;
+use tributary_protocol::id::{ClientId, Name};
 use tributary_protocol::state::{Phase, Task};
 use tributary_protocol::update::CodecName;
 
@@ -48,6 +49,11 @@ impl Waiting {
         Ok(Self { candidates, last_rounds: last_rounds(tx, spec, rounds).await?, barred })
     }
 
+    /// Number of waiting clients.
+    pub fn len(&self) -> usize {
+        self.candidates.len()
+    }
+
     /// The same with a client that has just left.
     #[must_use]
     pub fn including(mut self, candidate: &Arc<Candidate>) -> Self {
@@ -75,7 +81,8 @@ impl Waiting {
     pub fn eligible(&self, spec: &JobSpec, round: &RoundRow) -> Vec<Arc<Candidate>> {
         let rules = EligibilityRules::of(&spec.file, spec.schema, &spec.needs, round.task, round.number);
         let is_eligible = |candidate: &&Arc<Candidate>| self.check(candidate, round, &rules).is_ok();
-        self.candidates.iter().filter(is_eligible).map(Arc::clone).collect()
+        let eligible = self.candidates.iter().filter(is_eligible);
+        eligible.filter_map(|candidate| candidate.with_data(spec.file.data.as_ref())).collect()
     }
 }
 
@@ -135,13 +142,18 @@ pub async fn available(
     Ok(places(&waiting.eligible(spec, round)))
 }
 
-/// Whether a round may draw clients with these attributes. Examples, codecs and rest are left out: they change.
-pub fn attributes_fit(attributes: Attributes, rules: &EligibilityRules<'_>) -> bool {
+/// Whether a round may draw clients with these attributes and example sets. Examples, codecs and rest are left out:
+/// they change.
+pub fn holdings_fit(attributes: Attributes, sets: &[Name], rules: &EligibilityRules<'_>) -> bool {
+    let full = |name: &Name| (name.clone(), ExampleSet::of(u64::MAX));
+    // One that is stored was within the limit when it was told.
+    let sets = sets.iter().map(full).collect::<BTreeMap<_, _>>().try_into().unwrap_or_default();
     let candidate = Candidate {
         client: ClientId::from_random([0; 16]),
         number: 0,
         attributes,
         examples: u64::MAX,
+        sets,
         codecs: CodecName::ALL.to_vec(),
         abilities: Abilities::ALL,
         schema: None,

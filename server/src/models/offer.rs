@@ -112,6 +112,7 @@ fn described(services: &Services, client: &ClientRow, work: &Work, spec: &JobSpe
         task: key.task,
         job: key.job,
         job_name: Some(spec.file.name.clone()),
+        data: spec.file.data.clone(),
         round: key.number,
         model_version: row.base_version,
         model_sha256: model.sha256,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tributary_engine::round::places;
+use tributary_engine::round::{Offer, offer, places};
 use tributary_protocol::id::Name;
 use tributary_protocol::state::{AbandonReason, Phase};
 
@@ -86,7 +86,7 @@ impl Relaying {
     async fn offer(&self, together: u32) -> Result<(), TurnError> {
         let (places, arrivals) = self.gathered(together).await;
         let offered = tokio::select! {
-            offered = self.upstream.next(places, WAIT) => offered?,
+            offered = self.upstream.next(self.offered(), WAIT) => offered?,
             () = self.more_than(places, arrivals) => return Ok(()),
         };
         let assignment = match offered {
@@ -114,6 +114,11 @@ impl Relaying {
     /// The clients that wait here, or behind a relay that waits here.
     fn places(&self) -> u32 {
         places(&self.fleet.lobby.candidates(&self.population))
+    }
+
+    /// What they can do for the parent.
+    fn offered(&self) -> Offer {
+        offer(&self.fleet.lobby.candidates(&self.population))
     }
 
     /// The clients that wait, once there are some: for a moment, as many as these. With what tells of others.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use tributary_engine::round::Offer;
 use tributary_protocol::device::{Assignment, OpenJob};
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::relay::{Delivered, Part};
@@ -17,8 +18,9 @@ pub trait Upstream: Debug + Send + Sync {
     /// The parent's address, for people.
     fn address(&self) -> &str;
 
-    /// Offers places, and waits at most this long for a part in a round.
-    fn next(&self, places: u32, wait: Duration) -> BoxFuture<'_, Result<Offered, UpstreamError>>;
+    /// Offers places, those for jobs without a named example set and those of each set, and waits at most this long for
+    /// a part in a round.
+    fn next(&self, offer: Offer, wait: Duration) -> BoxFuture<'_, Result<Offered, UpstreamError>>;
 
     /// The model from which the clients of a part start: a plain safetensors file with the assignment's SHA-256.
     fn model<'a>(&'a self, assignment: &'a Assignment) -> BoxFuture<'a, Result<Bytes, UpstreamError>>;

@@ -81,6 +81,15 @@ impl Signals {
         }
     }
 
+    /// A job drew clients: the other jobs of its population that wait for some look again.
+    pub fn drew(&self, population: &Name, by: JobId) {
+        let jobs = self.jobs.locked();
+        let others = jobs.iter().filter(|(job, signal)| **job != by && signal.population == *population);
+        for (_, signal) in others.filter(|(_, signal)| signal.missing.load(Ordering::SeqCst) > 0) {
+            signal.changed.notify_one();
+        }
+    }
+
     /// Follows the clients that begin to wait from now on.
     pub fn arrivals(&self) -> watch::Receiver<u64> {
         self.arrivals.subscribe()
@@ -196,6 +205,19 @@ mod tests {
         listening.wants_clients(0);
         signals.client_waits(&population, 3);
         assert!(listening.changed().now_or_never().is_none());
+    }
+
+    #[test]
+    fn a_draw_wakes_the_other_jobs_that_wait_for_clients() {
+        let signals = Arc::new(Signals::default());
+        let population: Name = "p".parse().unwrap();
+        let [drew, waits, trains] =
+            [1, 2, 3].map(|job| signals.listen(JobId::from_random([job; 16]), population.clone()));
+        waits.wants_clients(7);
+        trains.wants_clients(0);
+        signals.drew(&population, JobId::from_random([1; 16]));
+        let woken = [&drew, &waits, &trains].map(|job| job.changed().now_or_never().is_some());
+        assert_eq!(woken, [false, true, false]);
     }
 
     #[test]

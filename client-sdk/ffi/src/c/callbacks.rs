@@ -107,14 +107,17 @@ struct Told {
     names: Vec<CString>,
     shapes: Vec<Vec<usize>>,
     texts: [CString; 3],
+    job: Option<CString>,
+    data: Option<CString>,
 }
 
 impl Told {
-    fn new(model: Vec<Tensor>, loss: &str, training_json: &str, model_json: &str) -> Self {
+    fn new(model: Vec<Tensor>, texts: [&str; 3], [job, data]: [Option<&String>; 2]) -> Self {
         let names = model.iter().map(|tensor| c_text(&tensor.name)).collect();
         let shape = |tensor: &Tensor| tensor.shape.iter().map(|size| usize::try_from(*size).unwrap_or(0)).collect();
         let shapes = model.iter().map(shape).collect();
-        Self { names, shapes, model, texts: [loss, training_json, model_json].map(c_text) }
+        let [job, data] = [job, data].map(|name| name.map(|name| c_text(name)));
+        Self { names, shapes, model, texts: texts.map(c_text), job, data }
     }
 
     /// The tensors, as long as this value is neither moved nor changed.
@@ -153,8 +156,10 @@ impl FromC<TributaryTrainer> {
         let mut tensors = told.tensors(frozen);
         let [loss, training_json, model_json] = [0, 1, 2].map(|index: usize| told.texts[index].as_ptr());
         let (tensors, tensors_count) = (tensors.as_mut_ptr(), tensors.len());
-        let task =
-            TributaryTask { tensors, tensors_count, loss, training_json, model_json, stop: &raw const stop, ..task };
+        let name = |name: &Option<CString>| name.as_ref().map_or(std::ptr::null(), |name| name.as_ptr());
+        let (job, data, stop_at) = (name(&told.job), name(&told.data), &raw const stop);
+        let texts = TributaryTask { loss, training_json, model_json, job, data, ..task };
+        let task = TributaryTask { tensors, tensors_count, stop: stop_at, ..texts };
         let mut result = TributaryResult { examples: 0, steps: 0, loss: f64::NAN, accuracy: -1.0 };
         // SAFETY: the app gave this function for this context, and everything in the task outlives the call.
         let status = unsafe { function(self.0.context, &raw const task, &raw mut result) };
@@ -191,6 +196,8 @@ const NOTHING: TributaryTask = TributaryTask {
     model_json: std::ptr::null(),
     stop: std::ptr::null(),
     resume: std::ptr::null(),
+    job: std::ptr::null(),
+    data: std::ptr::null(),
 };
 
 impl Trainer for FromC<TributaryTrainer> {
@@ -199,7 +206,8 @@ impl Trainer for FromC<TributaryTrainer> {
     }
 
     fn train(&self, task: TrainTask, stop: Arc<Stop>) -> Result<Trained, TrainerError> {
-        let mut told = Told::new(task.model, &task.loss, &task.training_json, &task.model_json);
+        let texts = [&*task.loss, &task.training_json, &task.model_json];
+        let mut told = Told::new(task.model, texts, [task.job.as_ref(), task.data.as_ref()]);
         let resume = task.resume.as_ref().map(|checkpoint| TributaryCheckpoint {
             steps: checkpoint.steps,
             losses: checkpoint.losses,
@@ -223,7 +231,8 @@ impl Trainer for FromC<TributaryTrainer> {
     }
 
     fn evaluate(&self, task: EvaluateTask, stop: Arc<Stop>) -> Result<Evaluated, TrainerError> {
-        let mut told = Told::new(task.model, &task.loss, "", &task.model_json);
+        let texts = [&*task.loss, "", &task.model_json];
+        let mut told = Told::new(task.model, texts, [task.job.as_ref(), task.data.as_ref()]);
         let stop = TributaryStop::new(stop, false);
         let (TributaryResult { examples, loss, accuracy, .. }, metrics) =
             self.work(("evaluate", self.0.evaluate), &mut told, &[], NOTHING, stop)?;

@@ -342,7 +342,7 @@ pub unsafe extern "C" fn tributary_run_trainer(
 ///
 /// # Safety
 /// The pointers are null or valid during the call.
-unsafe fn session(
+pub(super) unsafe fn session(
     client: *const TributaryClient,
     host: *const TributaryHost,
     cancel: *const TributaryCancel,

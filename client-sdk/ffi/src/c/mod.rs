@@ -5,6 +5,7 @@
 //! | `types` | structures that C fills in or reads |
 //! | `calls` | functions that C calls |
 //! | `models` | the same for models that predict |
+//! | `sets` | the same for apps with several models |
 //! | `callbacks` | C's functions as the callbacks of the SDK |
 //! | `status` | results of calls, and the text of the last error |
 //!
@@ -15,6 +16,9 @@ pub mod calls;
 pub mod models;
 #[cfg(test)]
 mod models_tests;
+pub mod sets;
+#[cfg(test)]
+mod sets_tests;
 pub mod status;
 #[cfg(test)]
 mod tests;

@@ -482,7 +482,12 @@ fn functions(text: &str, begin: &str, parameter: impl Fn(&str) -> String) -> Vec
 
 #[test]
 fn the_header_declares_what_is_exported() {
-    let sources = concat!(include_str!("status.rs"), include_str!("calls.rs"), include_str!("models.rs"));
+    let sources = concat!(
+        include_str!("status.rs"),
+        include_str!("calls.rs"),
+        include_str!("models.rs"),
+        include_str!("sets.rs")
+    );
     let exported = functions(sources, "extern \"C\" fn ", |one| one.split(':').next().unwrap().to_owned());
     let last_word = |one: &str| one.rsplit([' ', '*']).next().unwrap().to_owned();
     // Declarations begin at the start of a line, with their type.
@@ -491,7 +496,7 @@ fn the_header_declares_what_is_exported() {
         types.iter().flat_map(|begin| functions(HEADER, &format!("\n{begin}"), last_word)).collect();
     declared.sort();
     assert_eq!(declared, exported);
-    assert_eq!(exported.len(), 33);
+    assert_eq!(exported.len(), 38);
 }
 
 macro_rules! layout {
@@ -521,7 +526,7 @@ fn structures_have_the_same_layout_in_c() {
         TributaryTensor { name, shape, dimensions, values, count, frozen }
         TributaryTask {
             tensors, tensors_count, epochs, steps, batch_size, learning_rate, proximal, seed, loss, training_json,
-            model_json, stop, resume
+            model_json, stop, resume, job, data
         }
         TributaryCheckpoint { steps, losses, state, state_bytes }
         TributaryResult { examples, steps, loss, accuracy }

@@ -9,6 +9,7 @@ use crate::checkpoint::Checkpoint;
 use crate::client::{Cancel, Client};
 use crate::examples::Examples;
 use crate::model::Model;
+use crate::sets::Sets;
 use crate::trainer::Stop;
 
 /// A client of one coordinator. Its calls block the calling thread; it does one at a time.
@@ -16,6 +17,9 @@ pub struct TributaryClient(pub(super) Arc<Client>);
 
 /// Examples in memory, for jobs whose model is a list of layers.
 pub struct TributaryExamples(pub(super) Arc<Examples>);
+
+/// Example sets of an app with several models.
+pub struct TributarySets(pub(super) Arc<Sets>);
 
 /// Ends the sessions that were started with it, from any thread and for good.
 pub struct TributaryCancel(pub(super) Arc<Cancel>);
@@ -217,6 +221,10 @@ pub struct TributaryTask {
     pub stop: *const TributaryStop,
     /// Where an earlier session suspended this training, perhaps with an earlier release of the app; null to begin.
     pub resume: *const TributaryCheckpoint,
+    /// Name of the job.
+    pub job: *const c_char,
+    /// The example set that the job names; null for the examples without a name.
+    pub data: *const c_char,
 }
 
 /// Where a training was suspended.

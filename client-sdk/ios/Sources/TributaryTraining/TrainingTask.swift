@@ -17,17 +17,20 @@ public final class TrainingTask {
     private let client: () throws -> Client
     private let examples: () throws -> Examples?
     private let trainer: () throws -> Trainer?
+    private let sets: () throws -> Sets?
 
     /// - Parameters:
     ///   - identifier: The task's name, for example `org.example.app.training`.
     ///   - conditions: When training disturbs nobody. iOS gives a processing task several minutes.
     ///   - client: The client of this app.
+    ///   - sets: Examples or trainers by the names of example sets, for an app with several models; nil for `trainer`.
     ///   - trainer: What trains a network of the app; nil for `examples`.
     ///   - examples: What to learn from, for models that are a list of layers; nil for nothing yet.
     public init(
         identifier: String,
         conditions: Conditions = Conditions(),
         client: @escaping () throws -> Client,
+        sets: @escaping () throws -> Sets? = { nil },
         trainer: @escaping () throws -> Trainer? = { nil },
         examples: @escaping () throws -> Examples? = { nil }
     ) {
@@ -36,6 +39,7 @@ public final class TrainingTask {
         self.client = client
         self.examples = examples
         self.trainer = trainer
+        self.sets = sets
     }
 
     /// Says to iOS what the task does.
@@ -68,6 +72,9 @@ public final class TrainingTask {
 
     /// Runs a session; nil where there is nothing to learn from yet.
     private func outcome(_ cancel: Cancel) throws -> Outcome? {
+        if let sets = try sets() {
+            return try client().runSets(sets: sets, host: DeviceHost(), conditions: conditions, cancel: cancel)
+        }
         if let trainer = try trainer() {
             return try client().runTrainer(
                 trainer: trainer, host: DeviceHost(), conditions: conditions, cancel: cancel

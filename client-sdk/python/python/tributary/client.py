@@ -21,6 +21,10 @@ from .trainer import Bridge, LayerTrainer, Trainer
 
 log = logging.getLogger("tributary")
 
+Trainers = Union[Trainer, LayerTrainer, Mapping[Optional[str], Union[Trainer, LayerTrainer]]]
+"""A trainer, or those of several example sets by the names that jobs give in `data`; `None` is the one of jobs that give
+no name."""
+
 PAUSE_S = 1.0
 """Pause after a failed session, doubled after each further one .."""
 PAUSE_MAX_S = 600.0
@@ -255,21 +259,26 @@ class Client:
         earlier one asks nothing. Sessions do the same."""
         return self._session.update_releases(None if host is None else _HostBridge(host))
 
-    def run_once(self, trainer: Union[Trainer, LayerTrainer], host: Optional[Host] = None) -> Outcome:
+    def run_once(self, trainer: Trainers, host: Optional[Host] = None) -> Outcome:
         """One session: delivers finished work of an earlier one, or checks in and does the work of one round.
 
-        The trainer runs on a thread of its own. Raises `TributaryError`; finished work is kept and sent later. An
+        An app with several models passes a trainer for each example set: `{"typing": .., "photos": ..}`. The work of a
+        job goes to the trainer of the set that the job names. The trainer runs on a thread of its own. Raises `TributaryError`; finished work is kept and sent later. An
         exception of the trainer is reported to the coordinator, as `report_errors` says, and raised again.
         """
-        native: object = trainer._native if isinstance(trainer, LayerTrainer) else Bridge(trainer, self._watcher.steps)
+        trainers = dict(trainer) if isinstance(trainer, Mapping) else {None: trainer}
+        natives = [(name, self._native(each)) for name, each in trainers.items()]
         bridge = _HostBridge(host) if host is not None else None
-        ended = self._session.run_once(native, bridge, self._reports_text)
+        ended = self._session.run_once(natives, bridge, self._reports_text)
         kind, number, retry_after_s, waits_for = ended
         return Outcome(kind, number, retry_after_s, json.loads(waits_for) if waits_for else None)
 
+    def _native(self, trainer: Union[Trainer, LayerTrainer]) -> object:
+        return trainer._native if isinstance(trainer, LayerTrainer) else Bridge(trainer, self._watcher.steps)
+
     def run(
         self,
-        trainer: Union[Trainer, LayerTrainer],
+        trainer: Trainers,
         host: Optional[Host] = None,
         *,
         stop: Optional[threading.Event] = None,
@@ -289,7 +298,7 @@ class Client:
 
     def _sessions(
         self,
-        trainer: Union[Trainer, LayerTrainer],
+        trainer: Trainers,
         host: Optional[Host],
         stop: threading.Event,
         on_outcome: Optional[Callable[[Outcome], None]],

@@ -54,6 +54,10 @@ class TrainTask:
     may_suspend: bool = False
     """Whether a later session can go on where this one is stopped."""
     tell: Callable[[int, Optional[int]], None] = field(default=lambda done, of: None, repr=False, compare=False)
+    job: Optional[str] = None
+    """Name of the job."""
+    data: Optional[str] = None
+    """The example set that the job names; `None` for the examples without a name."""
 
     def prepare(self, rows: Any) -> np.ndarray:
         """The network's inputs (f32) of raw rows, an array or nested lists `[rows, columns]`: numbers as they are,
@@ -97,6 +101,10 @@ class EvaluateTask:
     loss: str
     """The loss to report: `cross_entropy`, `mse`, or `other` for a loss of the app."""
     stop: _core.Stop
+    job: Optional[str] = None
+    """Name of the job."""
+    data: Optional[str] = None
+    """The example set that the job names; `None` for the examples without a name."""
 
     def check(self) -> None:
         """Call this before every batch: it raises `Interrupted` when the session or the round has ended."""
@@ -223,6 +231,8 @@ class Bridge:
             None if checkpoint is None else Checkpoint(told["steps"], told["losses"], checkpoint),
             told["may_suspend"],
             self._tell,
+            told["job"],
+            told["data"],
         )
         trained = _on_thread(lambda: self._trainer.train(asked))
         return (
@@ -237,7 +247,8 @@ class Bridge:
         self, model: bytes, task: str, stop: _core.Stop
     ) -> tuple[int, float, Optional[float], dict[str, float], Optional[str]]:
         told = json.loads(task)
-        asked = EvaluateTask(unpack(model, told["parameters"]), told["model"], told["loss"], stop)
+        parameters = unpack(model, told["parameters"])
+        asked = EvaluateTask(parameters, told["model"], told["loss"], stop, told["job"], told["data"])
         measured = _on_thread(lambda: self._trainer.evaluate(asked))
         accuracy = None if measured.accuracy is None else float(measured.accuracy)
         classes = None if measured.confusion is None else _counts(np.asarray(measured.confusion))

@@ -89,9 +89,7 @@ fn it_learns_and_repeats_bit_by_bit() {
     let trained = trainer.train(&task, &|| false).unwrap();
     assert_eq!(trainer.train(&task, &|| false).unwrap(), trained);
     let learned = model(&spec, trained.values);
-    let measured = trainer
-        .evaluate(&EvaluateTask { model: &learned, spec: &spec, inputs: None, loss: Loss::CrossEntropy }, &|| false)
-        .unwrap();
+    let measured = trainer.evaluate(&EvaluateTask::new(&learned, &spec, Loss::CrossEntropy), &|| false).unwrap();
     assert!(measured.accuracy.unwrap() > 0.9, "{measured:?}");
 }
 
@@ -214,7 +212,7 @@ fn its_panic_is_an_error() {
     let factory = |device: &Device| Panicking { linear: LinearConfig::new(2, 2).init(device) };
     let spec = ModelSpec::Parameters(parameters_of(&factory(&Device::flex())));
     let start = spec.initial_model(Seed(1)).unwrap();
-    let task = EvaluateTask { model: &start, spec: &spec, inputs: None, loss: Loss::CrossEntropy };
+    let task = EvaluateTask::new(&start, &spec, Loss::CrossEntropy);
     let result = BurnTrainer::with_network(factory, Arc::new(signs(4))).evaluate(&task, &|| false);
     assert_eq!(result, Err(TrainError::Other("the network panicked: no batch suits me".to_owned())));
 }

@@ -540,8 +540,8 @@ export interface CheckInRequest {
   /** What a relay offers. It is refused (`forbidden`) from a client whose token grants no `relay`. */
   relay?: RelayOffer;
   /**
-   * What the client's table has in common with others ([`Inputs::schema_hash`]), if a job's columns were
-   * applied to it. It gets no work of jobs with another schema.
+   * What the client's table has in common with others: a hash of columns and classes, if a job's columns
+   * were applied to it. It gets no work of jobs with another schema.
    */
   schema?: string;
   /**
@@ -551,6 +551,11 @@ export interface CheckInRequest {
   sdk?: Name;
   /** Version of the SDK, for information. */
   sdk_version: string;
+  /**
+   * The client's named example sets. It gets work of jobs that name one of them, beside that of jobs
+   * without a name, which use the examples of `state`. Default: none.
+   */
+  sets?: Record<string, ExampleSet>;
   /**
    * Whether the client can sign in a group, with a certificate for its key. Default: false, and it gets
    * no work of jobs whose groups sign.
@@ -1080,6 +1085,8 @@ export interface DeviceAssignment {
    * version, where it is zero, and for evaluations.
    */
   control?: CompanionFile;
+  /** The example set to work on, as the client named it. Absent: the examples without a name. */
+  data?: Name;
   /** Time until the round closes, in milliseconds. A duration, since device clocks are often wrong. */
   deadline_in_ms: number;
   /**
@@ -1126,7 +1133,7 @@ export interface DeviceState {
   battery_percent?: number;
   /** Whether the battery is being charged. Absent if unknown. */
   charging?: boolean;
-  /** Number of training examples on the device. */
+  /** Number of training examples on the device that have no name. Those of named sets are not among them. */
   examples: number;
   /** Whether the network connection is metered. Absent if unknown. */
   metered?: boolean;
@@ -1344,6 +1351,17 @@ export interface Event {
   task?: Task;
 }
 
+/** What a client has of one example set. */
+export interface ExampleSet {
+  /** Number of training examples. Of a relay: clients behind it that have the set. */
+  examples: number;
+  /**
+   * What the set's table has in common with others, as `schema` of the check-in for the examples without
+   * a name.
+   */
+  schema?: string;
+}
+
 /** The reason why a client gave up. */
 export type FailureReason =
   | "interrupted"
@@ -1556,6 +1574,11 @@ export interface JobFile {
   aggregation?: Aggregation;
   /** Questions to the clients' tables, in the place of a model that they train. Default: none. */
   analysis?: Analysis;
+  /**
+   * The example set that clients train on: those draw work that have one of this name. Default: the
+   * examples without a name.
+   */
+  data?: Name;
   /** Encoding of downloads. */
   download?: Download;
   /** Which clients may train. */
@@ -2166,6 +2189,8 @@ export type NormMax = number | AdaptiveNorm;
 export interface OpenJob {
   /** What an analysis asks. Absent for jobs that train. */
   analysis?: Analysis;
+  /** The example set that it trains on. Absent: the examples without a name. */
+  data?: Name;
   /** Shape of one input. Absent for an app's own network. */
   input?: number[];
   /** The columns of a table, as far as the job names them, and what it predicts. */
@@ -2660,7 +2685,10 @@ export type RateSchedule =
 
 /** What a relay offers when it checks in. */
 export interface RelayOffer {
-  /** Clients that wait at the relay, 0 to 10,000: it can stand for as many. With 0 it gets no work. */
+  /**
+   * Clients that wait at the relay, 0 to 10,000: it can stand for as many in a job that names no example
+   * set. For jobs that name one, `sets` of the check-in has their numbers. With 0 it gets no work.
+   */
   places: number;
 }
 

@@ -19,8 +19,8 @@ use tributary_protocol::job_file::Selection;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::Phase;
 
-use crate::round::admit::Candidate;
 use crate::round::buffer::next_buffer_step;
+use crate::round::candidate::Candidate;
 use crate::round::cohort::choose_cohort;
 use crate::round::known::Known;
 use crate::round::member::Member;

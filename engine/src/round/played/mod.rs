@@ -12,7 +12,7 @@ use tributary_protocol::job_file::JobFile;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
 
-use super::admit::Candidate;
+use super::candidate::Candidate;
 use super::clocks::Clocks;
 use super::decide::{Act, Decision, decide};
 use super::known::fixture::candidate;

@@ -41,10 +41,10 @@ impl<'a> RoundStory<'a> {
     }
 }
 
-/// The enrolled clients that a round may draw by their attributes, whether they wait or not.
+/// The enrolled clients that a round may draw by their attributes and example sets, whether they wait or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted<'a> {
-    /// As `role=evaluator`; empty where any attributes will do.
+    /// As `role=evaluator`, or `the example set typing`; empty where any client will do.
     pub attributes: &'a str,
     pub matching: u64,
     pub enrolled: u64,

@@ -29,7 +29,8 @@ pub(super) async fn open(State(app): State<Arc<App>>, enroller: Enroller) -> Ans
         };
         let output = file.model.spec.output_shape().map_err(|error| DbError::Corrupt(error.to_string()))?;
         let (inputs, analysis) = (file.model.inputs.clone(), file.analysis.clone());
-        jobs.push(OpenJob { name: file.name.clone(), input, output, loss: file.training.loss, inputs, analysis });
+        let (name, data) = (file.name.clone(), file.data.clone());
+        jobs.push(OpenJob { name, data, input, output, loss: file.training.loss, inputs, analysis });
     }
     if let Some(upstream) = &app.upstream {
         jobs.extend(of_the_parent(&app, &**upstream, &jobs).await);

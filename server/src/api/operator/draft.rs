@@ -17,6 +17,7 @@ use super::test_sets::is_on_coordinator;
 use crate::api::bodies::LARGEST;
 use crate::api::extract::{Json, body};
 use crate::api::problem::{Answer, ApiError};
+use crate::api::story::enrolled::without_set;
 use crate::api::story::software::unable;
 use crate::app::App;
 use crate::devices::ClientAuth;
@@ -123,6 +124,7 @@ pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> 
         return Err(ApiError::new(ProblemType::NameTaken, detail));
     }
     let unable = unable(&mut tx, population, spec.needs.of(Task::Train)).await?.map(|unable| unable.text);
+    let lacking = without_set(&mut tx, &spec.file).await?;
     let layers = match &spec.file.model.spec {
         ModelSpec::Layers(model) => model.table().map_err(|error| invalid(&JobFileError::from(error).into()))?,
         ModelSpec::Parameters(_) => Vec::new(),
@@ -131,7 +133,7 @@ pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> 
         toml: spec.file.text(),
         parameters: spec.model.total() as u64,
         layers,
-        remarks: remarks(&spec.file).into_iter().chain(unable).collect(),
+        remarks: remarks(&spec.file).into_iter().chain(unable).chain(lacking).collect(),
         privacy: explained(&spec, Vec::new(), None),
         job: spec.file,
     }))

@@ -140,7 +140,7 @@ pub(super) async fn sessions_are_counted_over_the_newest(db: &Db) {
     population(db).await;
     let mut tx = db.begin().await.unwrap();
     let said: Attributes = BTreeMap::from([("ram".to_owned(), "2".to_owned())]).try_into().unwrap();
-    tx.client_seen(client_id(1), &said, &Software::default(), 1, 90).await.unwrap();
+    tx.client_seen(client_id(1), &said, &Software::default(), (1, &[]), 90).await.unwrap();
     for number in 1..=2 {
         committed(&mut tx, training(number), 1.0).await;
     }

@@ -1,8 +1,11 @@
 //! Coordinators that share a database: nodes, leases, seats.
 
+use std::collections::BTreeMap;
 use tributary_engine::round::Candidate;
+
 use tributary_protocol::abilities::{Abilities, Ability};
 use tributary_protocol::device::Attributes;
+use tributary_protocol::example_sets::ExampleSet;
 use tributary_protocol::operator::Node;
 use tributary_protocol::state::{AssignmentState, JobState, NodeState};
 use tributary_protocol::traffic::Traffic;
@@ -17,6 +20,7 @@ fn candidate(number: u8) -> Candidate {
         number: number.into(),
         attributes: Attributes::default(),
         examples: 10,
+        sets: BTreeMap::from([(name("typing"), ExampleSet::of(4))]).try_into().unwrap(),
         codecs: vec![CodecName::F32],
         abilities: Abilities::FIRST.without(Ability::Gru),
         schema: None,

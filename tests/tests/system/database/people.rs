@@ -228,7 +228,7 @@ pub(super) async fn a_client_is_what_it_said_last(db: &Db) {
     let kotlin = Some(name("kotlin"));
     let (version, abilities) = (Some("2.3".to_owned()), Abilities::FIRST.without(Ability::Lstm));
     let software = Software { kind: kotlin.clone(), version, abilities };
-    tx.client_seen(client_id(1), &said, &software, 1 << 40, 77).await.unwrap();
+    tx.client_seen(client_id(1), &said, &software, (1 << 40, &[name("typing")]), 77).await.unwrap();
     assert_eq!(tx.client(client_id(1)).await.unwrap().unwrap().sdk, kotlin);
     let known = tx.client_by_secret(&secret(1)).await.unwrap().unwrap().client;
     assert_eq!((&known.attributes.0, known.examples, known.last_seen_at_ms), (&said, 1 << 40, 77));
@@ -289,8 +289,8 @@ pub(super) async fn clients_are_found_and_ordered(db: &Db) {
     }
     assert!(tx.accept_report(assigned(training(1), 2), &report(1, 1.0, None), 50).await.unwrap().is_some());
     let said = BTreeMap::from([("ram_class".to_owned(), "50%_Of".to_owned())]).try_into().unwrap();
-    tx.client_seen(client_id(2), &said, &Software::default(), 1, 90).await.unwrap();
-    tx.client_seen(client_id(3), &Attributes::default(), &Software::default(), 1, 70).await.unwrap();
+    tx.client_seen(client_id(2), &said, &Software::default(), (1, &[]), 90).await.unwrap();
+    tx.client_seen(client_id(3), &Attributes::default(), &Software::default(), (1, &[]), 70).await.unwrap();
     let people = name("people");
     let (asc, desc) = (Order::Asc, Order::Desc);
     for (order, direction, expected) in [

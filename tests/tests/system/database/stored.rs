@@ -102,6 +102,7 @@ pub(super) async fn store_client(tx: &mut Tx, number: u8, population: &str, by: 
         sdk_version: None,
         abilities: Json(Abilities::FIRST),
         examples: 0,
+        sets: Json(Vec::new()),
         created_at_ms: 20,
         last_seen_at_ms: 20,
     };

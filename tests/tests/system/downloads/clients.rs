@@ -14,6 +14,7 @@ use tributary_client::{
 };
 use tributary_engine::round::Candidate;
 use tributary_protocol::abilities::Abilities;
+use tributary_protocol::example_sets::ExampleSets;
 use tributary_protocol::operator::{Client as Enrolled, Job, Page};
 use tributary_protocol::state::Phase;
 use tributary_protocol::update::CodecName;
@@ -144,6 +145,7 @@ async fn draw_everybody(world: &World) {
                 number: client.number,
                 attributes: client.attributes,
                 examples: 10,
+                sets: ExampleSets::default(),
                 codecs: CodecName::ALL.to_vec(),
                 abilities: Abilities::FIRST,
                 schema: None,

@@ -29,6 +29,7 @@ pub(super) const FEATURES: usize = 4;
 pub(super) const CLASSES: usize = 3;
 
 /// Rows of numbers, and the class of each.
+#[derive(Clone)]
 pub(super) struct Examples {
     /// Numbers of a row.
     width: usize,
@@ -58,7 +59,7 @@ impl Examples {
         &self.inputs
     }
 
-    fn trainer(&self) -> LayerTrainer {
+    pub(super) fn trainer(&self) -> LayerTrainer {
         let classes = Targets::Classes(self.classes.clone());
         LayerTrainer::new(Arc::new(MemoryExamples::new(vec![self.width], self.inputs.clone(), classes).unwrap()))
     }

@@ -14,6 +14,7 @@
 //! | [`predictions`] | clients of all kinds predict while there is no coordinator |
 //! | [`scan`] | sslyze, a scanner of TLS |
 //! | [`smallest`] | the shortest apps of all languages |
+//! | [`two_models`] | apps of all languages with two models |
 
 mod app;
 mod boards;
@@ -27,6 +28,7 @@ mod page;
 mod predictions;
 mod scan;
 mod smallest;
+mod two_models;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

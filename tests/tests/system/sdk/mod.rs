@@ -14,6 +14,7 @@ mod personal;
 mod released;
 mod schedules;
 mod sessions;
+mod sets;
 mod suspended;
 mod times;
 mod training;

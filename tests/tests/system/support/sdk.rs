@@ -12,6 +12,7 @@ use tributary_client::{
 };
 use tributary_engine::round::Candidate;
 use tributary_protocol::abilities::Abilities;
+use tributary_protocol::example_sets::ExampleSets;
 use tributary_protocol::operator::{Client as Enrolled, Page};
 use tributary_protocol::update::CodecName;
 
@@ -127,6 +128,7 @@ pub(crate) async fn draw_everybody(world: &World) {
                 number: client.number,
                 attributes: client.attributes,
                 examples: client.examples,
+                sets: ExampleSets::default(),
                 codecs: CodecName::ALL.to_vec(),
                 abilities: Abilities::FIRST,
                 schema: None,

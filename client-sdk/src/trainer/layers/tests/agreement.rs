@@ -92,7 +92,7 @@ fn compare(seed: u64, on: impl FnOnce(BurnTrainer) -> BurnTrainer, tolerance: f3
     let mut burn = on(BurnTrainer::new(Arc::new(data.clone())));
     let theirs = burn.train(&task, &|| false).unwrap();
     let learned = model(&spec, theirs.values.clone());
-    let evaluation = EvaluateTask { model: &learned, spec: &spec, inputs: None, loss: training.loss };
+    let evaluation = EvaluateTask::new(&learned, &spec, training.loss);
     let measured = burn.evaluate(&evaluation, &|| false).unwrap();
     let is_near = |ours: f64, theirs: f64| (ours - theirs).abs() < f64::from(tolerance) * theirs.max(1.0);
     for lab in Lab::all() {
@@ -178,6 +178,6 @@ fn burn_stops_before_the_batch_when_asked_too() {
     let mut burn = BurnTrainer::new(Arc::new(data));
     let task = TrainTask::new(&start, &spec, &training, Seed(1));
     assert_eq!(burn.train(&task, &|| true), Err(TrainError::Interrupted));
-    let task = EvaluateTask { model: &start, spec: &spec, inputs: None, loss: training.loss };
+    let task = EvaluateTask::new(&start, &spec, training.loss);
     assert_eq!(burn.evaluate(&task, &|| true), Err(TrainError::Interrupted));
 }

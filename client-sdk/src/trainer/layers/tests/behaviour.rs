@@ -96,7 +96,7 @@ fn training_stops_before_the_batch_when_asked() {
     let mut trainer = LayerTrainer::new(Arc::new(data));
     assert_eq!(trainer.train(&task, &third_time), Err(TrainError::Interrupted));
     assert_eq!(asked.get(), 3);
-    let task = EvaluateTask { model: &start, spec: &spec, inputs: None, loss: Loss::CrossEntropy };
+    let task = EvaluateTask::new(&start, &spec, Loss::CrossEntropy);
     assert_eq!(trainer.evaluate(&task, &|| true), Err(TrainError::Interrupted));
 }
 

@@ -16,6 +16,7 @@ import tributary.Cancel
 import tributary.Client
 import tributary.Conditions
 import tributary.Examples
+import tributary.Sets
 import tributary.Trainer
 
 /** Name of the work: there is one session at a time. */
@@ -23,7 +24,8 @@ const val WORK_NAME = "tributary"
 
 /**
  * Runs one session and schedules the next one when the coordinator asks for it. An app subclasses it and says which
- * client it is and what it learns from, either [examples] for models of layers or a [trainer] for its own network:
+ * client it is and what it learns from: [examples] for models of layers, a [trainer] for its own network, or [sets] of
+ * them for several models:
  *
  *     class KeyboardWorker(context: Context, parameters: WorkerParameters) : TrainingWorker(context, parameters) {
  *         override fun client() = Client(Settings(SERVER, TOKEN, stateDir()), AndroidKeys("tributary"))
@@ -44,6 +46,9 @@ abstract class TrainingWorker(context: Context, parameters: WorkerParameters) : 
     /** What trains a network of the app; null for [examples]. */
     protected open fun trainer(): Trainer? = null
 
+    /** Examples or trainers by the names of example sets, for an app with several models; null for [trainer]. */
+    protected open fun sets(): Sets? = null
+
     /** When training disturbs nobody. WorkManager stops work after ten minutes, so the budget is shorter. */
     protected open fun conditions() = Conditions(timeBudgetMs = 9u * 60_000u)
 
@@ -57,8 +62,10 @@ abstract class TrainingWorker(context: Context, parameters: WorkerParameters) : 
         val next = after {
             val host = AndroidHost(applicationContext)
             client().use { client ->
-                val trainer = trainer()
-                if (trainer != null) {
+                val (sets, trainer) = sets() to trainer()
+                if (sets != null) {
+                    client.runSets(sets, host, conditions(), cancel)
+                } else if (trainer != null) {
                     client.runTrainer(trainer, host, conditions(), cancel)
                 } else {
                     examples()?.use { client.runOnce(it, host, conditions(), cancel) }
