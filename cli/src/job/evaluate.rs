@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::job_file::{EvaluationPlace, EvaluationPolicy, InitialModel, JobFile, Retention, StopPolicy};
-use tributary_protocol::operator::{Assignment, Job, ModelVersion};
+use tributary_protocol::operator::{Assignment, Job, MeasuredOn, ModelVersion};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Task};
 use tributary_protocol::version_of::{JobRef, VersionOf};
@@ -12,7 +12,7 @@ use super::args::{JobArgs, JobEvaluateArgs};
 use super::find::find_job;
 use crate::api::{Api, ApiError, collect};
 use crate::error::CliError;
-use crate::format::{measured, percent};
+use crate::format::measured;
 use crate::output::Output;
 
 /// Creates a job that only evaluates versions of another one.
@@ -27,7 +27,7 @@ pub(super) async fn create(args: &JobEvaluateArgs, api: &Api, output: &Output) -
 }
 
 fn only_evaluating(job: &Job, versions: &[u32], name: Option<Name>) -> Result<JobFile, CliError> {
-    let of = |version: &u32| VersionOf { job: JobRef::Id(job.head.id), version: *version };
+    let of = |version: &u32| VersionOf { job: JobRef::Name(job.file.name.clone()), version: *version };
     let name = match name {
         Some(name) => name,
         None => {
@@ -120,12 +120,11 @@ async fn table(api: &Api, job: JobId, models: usize) -> Result<Vec<Site>, CliErr
 
 fn cell(result: Option<&Assignment>) -> String {
     let Some(result) = result else { return "not here".into() };
-    let on = result.weight.map(|examples| format!(", {examples} examples")).unwrap_or_default();
-    match (result.state, result.accuracy, result.accuracy_low.zip(result.accuracy_high)) {
-        (AssignmentState::Reported, Some(accuracy), Some((low, high))) => {
-            format!("{} ({} to {}{on})", percent(accuracy), percent(low), percent(high))
-        }
-        (AssignmentState::Reported, ..) => format!("{}{on}", loss(result.loss)),
+    let on = result.accuracy_low.zip(result.accuracy_high).zip(result.weight);
+    let on = on.map(|((low, high), examples)| MeasuredOn { examples, clients: 1, low, high, worst: None, p10: None });
+    match (result.state, result.accuracy) {
+        (AssignmentState::Reported, Some(accuracy)) => measured(accuracy, on),
+        (AssignmentState::Reported, None) => loss(result.loss),
         (AssignmentState::Assigned, ..) => "at work".into(),
         (state, ..) => result.reason.clone().unwrap_or_else(|| state.to_string()),
     }

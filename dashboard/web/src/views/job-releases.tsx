@@ -127,7 +127,7 @@ function columnsOf(ask: ((asked: Asked) => void) | undefined): Column<Release>[]
       cell: ({ attributes }) =>
         Object.keys(attributes ?? {}).length === 0 ? "all" : <Attributes value={attributes} />,
     },
-    { head: "Gate", wide: true, cell: ({ gate, verdict }) => verdict ?? gate ?? "" },
+    { head: "Gate", wide: true, cell: ({ gate, verdict }) => gate && <span data-tip={verdict}>{gate}</span> },
     { head: "Download", number: true, wide: true, cell: (release) => bytes(release.difference_bytes ?? release.bytes) },
     { head: "Made", number: true, wide: true, cell: ({ created_at_ms }) => <Ago at={created_at_ms} /> },
     { head: "", cell: (release) => ask && <Steps release={release} ask={ask} /> },
@@ -141,7 +141,7 @@ function Steps({ release, ask }: { release: Release; ask: (asked: Asked) => void
   const next = STEPS.find((share) => share * MILLION > release.share);
   const name = `release ${release.number} of ${release.channel}`;
   return (
-    <span class="actions">
+    <span class="release-steps">
       {next !== undefined && (
         <button
           type="button"

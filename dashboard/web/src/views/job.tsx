@@ -121,7 +121,7 @@ function Progress({ job }: { job: Job }) {
       )}
       {job.file.privacy && <PrivacyPanel job={job} />}
       {!job.file.analysis && <JobMetrics job={job} />}
-      <JobRounds job={job} brief />
+      {!job.file.evaluation?.only && <JobRounds job={job} brief />}
     </>
   );
 }
