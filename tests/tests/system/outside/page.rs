@@ -19,7 +19,7 @@ const PAGE: &str = include_str!("../../../../docs/protocol.md");
 const CLIENT: &str = include_str!("../../../python/client.py");
 
 /// Schemas of the OpenAPI document whose members the page describes.
-const SCHEMAS: [&str; 19] = [
+const SCHEMAS: [&str; 22] = [
     "EnrolRequest",
     "EnrolResponse",
     "Attestation",
@@ -34,6 +34,9 @@ const SCHEMAS: [&str; 19] = [
     "Plan",
     "Training",
     "Download",
+    "ChannelAnswer",
+    "Released",
+    "Difference",
     "AssignmentStatus",
     "EvaluationReport",
     "FailureReport",

@@ -123,7 +123,7 @@ pub(super) const TOLD: &[(&str, &str)] = &[
 /// several without noise, and secrets.
 pub(super) const NEVER_TOLD: &[(&str, &str)] = &[
     ("AdaptedGoal", "least most rounds useful"),
-    ("Assignment", "accuracy cosine loss metrics update_norm"),
+    ("Assignment", "accuracy accuracy_high accuracy_low cosine loss metrics update_norm"),
     ("CurvePoint", "training_loss"),
     ("MeasuredOn", "p10 worst"),
     ("MetricSummary", "max mean min name p10 p50 p90 reports"),
