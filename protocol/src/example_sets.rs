@@ -1,6 +1,7 @@
 //! Named example sets: what an app that trains several models has for each of them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +34,7 @@ impl ExampleSet {
 /// The named example sets of a client, at most 32. A client without any takes the space of a pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "BTreeMap<Name, ExampleSet>", try_from = "BTreeMap<Name, ExampleSet>")]
-pub struct ExampleSets(Option<Box<BTreeMap<Name, ExampleSet>>>);
+pub struct ExampleSets(Option<Arc<BTreeMap<Name, ExampleSet>>>);
 
 /// Too many example sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,7 +72,7 @@ impl TryFrom<BTreeMap<Name, ExampleSet>> for ExampleSets {
     fn try_from(sets: BTreeMap<Name, ExampleSet>) -> Result<Self, ExampleSetsError> {
         match sets.len() {
             0 => Ok(Self(None)),
-            1..=EXAMPLE_SETS_MAX => Ok(Self(Some(Box::new(sets)))),
+            1..=EXAMPLE_SETS_MAX => Ok(Self(Some(Arc::new(sets)))),
             _ => Err(ExampleSetsError),
         }
     }
@@ -79,7 +80,7 @@ impl TryFrom<BTreeMap<Name, ExampleSet>> for ExampleSets {
 
 impl From<ExampleSets> for BTreeMap<Name, ExampleSet> {
     fn from(sets: ExampleSets) -> Self {
-        sets.0.map(|sets| *sets).unwrap_or_default()
+        sets.0.map(Arc::unwrap_or_clone).unwrap_or_default()
     }
 }
 

@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::{Value, json};
 use tributary_protocol::device::{Assignment, AssignmentStatus, PARTIAL_UPLOAD, UPLOAD_COMPLETE, UPLOAD_OFFSET};
 use tributary_protocol::digest::{REPR_DIGEST, repr_digest};
+use tributary_protocol::example_sets::ExampleSets;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, Secret, SecretKind};
 use tributary_protocol::problem::{Problem, ProblemType};

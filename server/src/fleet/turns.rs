@@ -39,7 +39,7 @@ pub async fn own_share(
     }
     let (own, now_ms, before) = (turn(tx, round).await?, services.clock.now_ms(), eligible.len());
     let here = tx.clients_seen(&spec.file.population, now_ms.saturating_sub(HERE_WITHIN_MS)).await?;
-    let away = here.saturating_sub(waiting.len() as u64);
+    let away = here.saturating_sub(waiting.count() as u64);
     for rival in rivals {
         let left = left_to(services, fleet, tx, rival, |rival| leaves_to(own, rival, away, now_ms)).await?;
         eligible.retain(|candidate| !left.contains(&candidate.client));

@@ -50,7 +50,7 @@ impl Waiting {
     }
 
     /// Number of waiting clients.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.candidates.len()
     }
 

@@ -55,8 +55,11 @@ async fn in_rust(listening: &Listening, silo: &Silo) {
     }
 }
 
+/// Makes the command of a program, in the folder of its silo.
+type Program = Box<dyn Fn(&Path) -> Command>;
+
 /// Programs that end once they have contributed to both jobs.
-async fn programs(listening: &Listening) -> Vec<Box<dyn Fn(&Path) -> Command>> {
+async fn programs(listening: &Listening) -> Vec<Program> {
     let (url, token) = (listening.url(), listening.enrolment.clone());
     let with = move |mut command: Command, directory: &Path| {
         command.args([&*url, &*token, "state", "typing.csv", "photos.csv"]).current_dir(directory);
@@ -64,8 +67,7 @@ async fn programs(listening: &Listening) -> Vec<Box<dyn Fn(&Path) -> Command>> {
     };
     let program = compiled("sets", listening.directory.path());
     let in_c = with.clone();
-    let mut programs: Vec<Box<dyn Fn(&Path) -> Command>> =
-        vec![Box::new(move |directory| in_c(Command::new(&program), directory))];
+    let mut programs: Vec<Program> = vec![Box::new(move |directory| in_c(Command::new(&program), directory))];
     if let Some(python) = python("tributary") {
         let in_python = with.clone();
         programs.push(Box::new(move |directory| {
