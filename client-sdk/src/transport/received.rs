@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn unknown_members_of_an_assignment_are_ignored_and_count_in_the_hash_of_its_plan() {
         let response = CheckInResponse::Assigned(Box::new(fixtures::assignment(&json!({}))));
-        let sent = serde_json::to_vec(&CheckInReply { response, renew: Vec::new() }).unwrap();
+        let sent = serde_json::to_vec(&CheckInReply { response, renew: Vec::new(), channels: Vec::new() }).unwrap();
         let CheckInAnswer::Assigned(plain) = answer(&sent) else { panic!("no work") };
         assert_eq!(plain.plan_sha256, plain.plan.hash(), "the coordinator hashes what it sends");
         let body = assigned(|answer| {

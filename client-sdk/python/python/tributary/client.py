@@ -263,7 +263,8 @@ class Client:
         """One session: delivers finished work of an earlier one, or checks in and does the work of one round.
 
         An app with several models passes a trainer for each example set: `{"typing": .., "photos": ..}`. The work of a
-        job goes to the trainer of the set that the job names. The trainer runs on a thread of its own. Raises `TributaryError`; finished work is kept and sent later. An
+        job goes to the trainer of the set that the job names. The trainer runs on a thread of its own. Raises
+        `TributaryError`; finished work is kept and sent later. An
         exception of the trainer is reported to the coordinator, as `report_errors` says, and raised again.
         """
         trainers = dict(trainer) if isinstance(trainer, Mapping) else {None: trainer}
