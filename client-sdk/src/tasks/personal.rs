@@ -8,7 +8,6 @@ use tributary_protocol::plan::{Algorithm, Training};
 use tributary_protocol::sharing::{Part, Parts};
 
 use super::compute::computing;
-#[cfg(feature = "layers")]
 use crate::store::client_state::ClientState;
 use crate::store::kept::Kept;
 use crate::trainer::{TrainError, TrainTask, Trained, Trainer};
@@ -27,7 +26,6 @@ pub(super) fn own(parts: &Parts, kept: impl FnOnce() -> Option<Kept>) -> Option<
 }
 
 /// The same, outside of an assignment.
-#[cfg(feature = "layers")]
 pub(crate) fn kept_values(parts: &Parts, state: Option<ClientState>) -> Option<Vec<f32>> {
     let total = parts.total(Part::Personal);
     state?.vectors.remove(PERSONAL).filter(|own| total > 0 && own.len() == total)
