@@ -21,9 +21,8 @@ impl Reach<'_> {
     /// Whether a client of its population has it, unless a newer one is meant for the client.
     #[must_use]
     pub fn covers(&self, client: ClientId, attributes: &Attributes) -> bool {
-        let has = |(name, value): (&String, &String)| attributes.as_map().get(name) == Some(value);
         self.state == ReleaseState::Out
-            && self.attributes.iter().all(has)
+            && attributes.include(self.attributes)
             && (self.share.is_all() || self.share.covers(place(self.id, client)))
     }
 

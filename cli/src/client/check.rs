@@ -3,9 +3,10 @@
 use tributary_client::OpenJob;
 use tributary_client::examples::Examples;
 
+use super::connect::asking;
 use super::fit::Shape;
 use super::load::check_fit;
-use super::run::{ClientRunArgs, asking, trusted};
+use super::run::{ClientRunArgs, trusted};
 use super::schema;
 use crate::error::CliError;
 use crate::options::GlobalArgs;

@@ -1,32 +1,25 @@
 //! `tributary client leave` and `tributary client erase`: the end of what is stored of a client.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use serde_json::json;
-use tributary_client::{Builder, ClientError, FileStore, Settings, Store};
+use tributary_client::{ClientError, FileStore, Store};
 use tributary_protocol::id::ClientId;
 
+use super::connect::of_folder;
 use crate::api::Api;
 use crate::error::CliError;
-use crate::http;
-use crate::options::{GlobalArgs, enrolling};
+use crate::options::GlobalArgs;
 use crate::output::Output;
 
 /// Leaves, as the client of a folder.
 pub(super) async fn leave(state_dir: &Path, global: &GlobalArgs, output: &Output) -> Result<(), CliError> {
-    let (token, trust) = enrolling(global.token.as_ref(), global.ca.as_deref())?;
-    let server = global.server.clone().unwrap_or_default();
-    server.warn_if_exposed(output);
+    let client = of_folder(state_dir, global, output)?;
     let names = FileStore::new(state_dir).names().map_err(ClientError::from)?;
     if names.is_empty() {
         return Err(CliError::BadSetting(format!("there is no client in {}", state_dir.display())));
     }
-    let mut settings = Settings::new(server.url().as_str(), token.expose().as_str());
-    settings.state_dir = Some(state_dir.to_owned());
-    settings.allow_plaintext = true;
-    let transport = http::transport(server.url(), &trust).map_err(|error| ClientError::Setup(error.to_string()))?;
-    let is_told = Builder::from(settings).transport(Arc::new(transport)).build()?.leave().await?;
+    let is_told = client.leave().await?;
     output.object(&json!({ "left": true, "coordinator_knows": is_told }), || {
         let folder = state_dir.display();
         match is_told {

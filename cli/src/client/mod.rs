@@ -4,6 +4,7 @@ mod answering;
 mod check;
 mod compute;
 mod conditions;
+mod connect;
 mod examples;
 mod fit;
 mod fleet;

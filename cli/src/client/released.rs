@@ -1,18 +1,17 @@
 //! `tributary client released`: the released model of a channel, as an app would get it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
-use tributary_client::{AlwaysOn, Builder, ClientError, Freshness, Settings};
+use tributary_client::{AlwaysOn, Freshness};
 use tributary_protocol::id::Name;
 use tributary_protocol::safetensors::model_to_bytes;
 
+use super::connect::of_folder;
 use crate::error::CliError;
 use crate::files;
-use crate::http;
-use crate::options::{GlobalArgs, enrolling};
+use crate::options::GlobalArgs;
 use crate::output::Output;
 
 #[derive(Debug, Args)]
@@ -32,14 +31,7 @@ pub(crate) struct ReleasedArgs {
 }
 
 pub(super) async fn run(args: &ReleasedArgs, global: &GlobalArgs, output: &Output) -> Result<(), CliError> {
-    let (token, trust) = enrolling(global.token.as_ref(), global.ca.as_deref())?;
-    let server = global.server.clone().unwrap_or_default();
-    server.warn_if_exposed(output);
-    let mut settings = Settings::new(server.url().as_str(), token.expose().as_str());
-    settings.state_dir = Some(args.state_dir.clone());
-    settings.allow_plaintext = true;
-    let transport = http::transport(server.url(), &trust).map_err(|error| ClientError::Setup(error.to_string()))?;
-    let client = Builder::from(settings).transport(Arc::new(transport)).build()?;
+    let client = of_folder(&args.state_dir, global, output)?;
     let freshness = if args.local { Freshness::Local } else { Freshness::Latest };
     let channel = args.channel.as_str();
     let Some(released) = client.released(channel, freshness, &AlwaysOn).await? else {

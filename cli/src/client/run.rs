@@ -6,18 +6,19 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use tokio::task::JoinSet;
-use tributary_client::{Builder, Client, ClientError, MemoryStore, PrivacyFloor, Settings, Trust};
+use tributary_client::{Builder, Client, ClientError, PrivacyFloor, Settings, Trust};
 use tributary_protocol::id::PinnedSecret;
 
 use super::answering::FileTable;
 use super::compute::Compute;
 use super::conditions::Machine;
+use super::connect::asking;
 use super::lines::Lines;
 use super::load::{Reading, Starting};
 use super::sessions::Enrolled;
 use super::settings::ClientSettings;
 use crate::error::CliError;
-use crate::options::{GlobalArgs, ServerUrl, enrolling};
+use crate::options::{GlobalArgs, enrolling};
 use crate::output::Output;
 use crate::settings_file::SettingsError;
 use crate::{http, settings_file};
@@ -136,15 +137,6 @@ fn pem(file: &Path) -> Result<String, CliError> {
 /// The token, and whom to trust.
 pub(super) fn trusted(settings: &ClientSettings) -> Result<(PinnedSecret, Trust), CliError> {
     enrolling(settings.token.as_ref(), settings.ca.as_deref())
-}
-
-/// A client that asks and never enrols.
-pub(super) fn asking(server: &ServerUrl, trust: &Trust, token: &str) -> Result<Client, CliError> {
-    let mut made_from = Settings::new(server.url().as_str(), token);
-    made_from.allow_plaintext = true;
-    let transport = http::transport(server.url(), trust).map_err(|error| ClientError::Setup(error.to_string()))?;
-    let builder = Builder::from(made_from).transport(Arc::new(transport)).store(Arc::new(MemoryStore::default()));
-    Ok(builder.build()?)
 }
 
 async fn enrol(member: Starting, client: Client, impatient: Client, output: &Output) -> Result<Enrolled, CliError> {

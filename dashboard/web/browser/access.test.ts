@@ -18,7 +18,7 @@ let folder: string;
 let coordinator: Coordinator;
 /** Signed in as an administrator. */
 let admin: Browser;
-/** Somebody else, with a profile of their own. */
+/** The browser of a second person. */
 let other: Browser;
 
 beforeAll(async () => {
@@ -92,7 +92,7 @@ it("creates an enrolment token with its line, counts its uses, and revokes it", 
   expect(complaints).toEqual([]);
 });
 
-it("shares a link of a viewer, whose end signs out whoever uses it", async () => {
+it("shares a link for viewers: its revocation signs them out", async () => {
   const { page } = admin;
   await page.getByRole("button", { name: "Share", exact: true }).click();
   await dialog().getByLabel("For whom").fill("the board");

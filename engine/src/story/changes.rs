@@ -3,8 +3,8 @@
 use tributary_protocol::operator::Health;
 use tributary_protocol::state::{HealthKind, Severity};
 
-/// How long a finding is there before it is told, and gone before it has ended, in milliseconds. Rounds wait for
-/// clients for seconds, and a single good round is no recovery.
+/// How long a finding lasts before it is worth a notification, and how long it is away before it has ended, in
+/// milliseconds. A round may lack clients for a few seconds, and a single good round is no recovery.
 pub const SETTLED_MS: i64 = 60_000;
 
 /// A finding of earlier looks.

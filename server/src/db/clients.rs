@@ -196,10 +196,7 @@ impl Tx {
                    and standing = 'active' limit $3";
         let rows =
             fetch!(self, (Text<Json<Attributes>>,), fetch_all, sql, population.as_str(), since_ms, i64::from(limit));
-        let has_all = |Text(Json(own)): &Text<Json<Attributes>>| {
-            attributes.iter().all(|(name, value)| own.as_map().get(name) == Some(value))
-        };
-        let clients = rows.iter().filter(|(own,)| has_all(own)).count();
+        let clients = rows.iter().filter(|(Text(Json(own)),)| own.include(attributes)).count();
         Ok(u32::try_from(clients).unwrap_or(most).min(most))
     }
 

@@ -2,7 +2,7 @@
 
 use tributary_engine::release::{Measurement, Reach, judge};
 use tributary_protocol::gate::Measure;
-use tributary_protocol::id::{JobId, ReleaseId};
+use tributary_protocol::id::{JobId, Name, ReleaseId};
 use tributary_protocol::release::Share;
 use tributary_protocol::state::{Phase, ReleaseState, Task};
 
@@ -56,7 +56,7 @@ pub(crate) async fn create(
     for body in bodies {
         body.settle(tx, now_ms).await?;
     }
-    prune(tx, new.id, now_ms).await
+    Ok(prune(tx, &new.population, &new.channel, now_ms).await?)
 }
 
 /// Lets a release reach a larger share, in the caller's transaction. False when it has that share already.
@@ -73,7 +73,7 @@ pub(crate) async fn widen(tx: &mut Tx, id: ReleaseId, share: Share, now_ms: i64)
         return Ok(false);
     }
     tx.set_release_share(id, share, now_ms).await?;
-    prune(tx, id, now_ms).await?;
+    prune(tx, &row.population, &row.channel, now_ms).await?;
     Ok(true)
 }
 
@@ -114,20 +114,16 @@ pub(super) async fn gate_ends(tx: &mut Tx, job: JobId, now_ms: i64) -> Result<()
     tracing::info!(release = %row.id, state = %state, %verdict, "the gate of a release is decided");
     tx.set_release_state(row.id, state, Some(&verdict), now_ms).await?;
     match passes {
-        true => prune(tx, row.id, now_ms).await.map_err(|error| match error {
-            ReleaseRefusal::Blob(BlobError::Db(error)) => error,
-            error => DbError::Corrupt(error.to_string()),
-        }),
+        true => prune(tx, &row.population, &row.channel, now_ms).await,
         false => tx.delete_release_files(row.id, now_ms).await,
     }
 }
 
 /// Deletes the files of releases that no client of the channel has to get any more, nor to go back to.
-async fn prune(tx: &mut Tx, id: ReleaseId, now_ms: i64) -> Result<(), ReleaseRefusal> {
-    let changed = tx.release(id).await?.ok_or_else(|| ReleaseRefusal::NotFound(id.to_string()))?;
-    let rows = tx.releases(&changed.population).await?;
+async fn prune(tx: &mut Tx, population: &Name, channel: &Name, now_ms: i64) -> Result<(), DbError> {
+    let rows = tx.releases(population).await?;
     let mut whole = 0;
-    for row in rows.iter().filter(|row| row.channel == changed.channel) {
+    for row in rows.iter().filter(|row| row.channel == *channel) {
         if whole == KEPT && row.deleted_at_ms.is_none() && row.state == ReleaseState::Out {
             tx.delete_release_files(row.id, now_ms).await?;
         }

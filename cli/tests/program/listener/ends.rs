@@ -1,4 +1,4 @@
-//! A certificate that ends, and who is told.
+//! Notifications of a certificate that ends soon.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;

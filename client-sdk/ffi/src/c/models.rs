@@ -45,14 +45,7 @@ pub unsafe extern "C" fn tributary_model_of_job(
     model: *mut *mut TributaryModel,
 ) -> TributaryStatus {
     // SAFETY: the caller promises what the functions ask for.
-    call(|| unsafe {
-        if model.is_null() {
-            return Err(TributaryError::bad_input("the place for the result is null"));
-        }
-        model.write(std::ptr::null_mut());
-        let found = there("client", client)?.0.model(&text("job", job)?)?;
-        found.map_or(Ok(()), |found| give(model, || Ok(TributaryModel(found))))
-    })
+    call(|| unsafe { give_found(model, || there("client", client)?.0.model(&text("job", job)?)) })
 }
 
 /// The model that was released on a channel, such as `stable`, whether or not this client trains. `freshness` is
@@ -70,18 +63,33 @@ pub unsafe extern "C" fn tributary_model_of_channel(
 ) -> TributaryStatus {
     // SAFETY: the caller promises what the functions ask for.
     call(|| unsafe {
-        if model.is_null() {
-            return Err(TributaryError::bad_input("the place for the result is null"));
-        }
-        model.write(std::ptr::null_mut());
-        let freshness = match text("freshness", freshness)?.as_ref() {
-            "latest" => Freshness::Latest,
-            "local" => Freshness::Local,
-            _ => return Err(TributaryError::bad_input("freshness is latest or local")),
-        };
-        let found = there("client", client)?.0.released(&text("channel", channel)?, Some(freshness), None, None)?;
-        found.map_or(Ok(()), |found| give(model, || Ok(TributaryModel(found))))
+        give_found(model, || {
+            let freshness = match text("freshness", freshness)?.as_ref() {
+                "latest" => Freshness::Latest,
+                "local" => Freshness::Local,
+                _ => return Err(TributaryError::bad_input("freshness is latest or local")),
+            };
+            there("client", client)?.0.released(&text("channel", channel)?, Some(freshness), None, None)
+        })
     })
+}
+
+/// Gives C a model, or null where there is none.
+///
+/// # Safety
+/// `out` is null or may be written.
+unsafe fn give_found(
+    out: *mut *mut TributaryModel,
+    find: impl FnOnce() -> Result<Option<Arc<Model>>, TributaryError>,
+) -> Result<(), TributaryError> {
+    if out.is_null() {
+        return Err(TributaryError::bad_input("the place for the result is null"));
+    }
+    // SAFETY: it is not null, and the caller says that it may be written.
+    unsafe {
+        out.write(std::ptr::null_mut());
+        find()?.map_or(Ok(()), |found| give(out, || Ok(TributaryModel(found))))
+    }
 }
 
 /// Frees a model; null is allowed. No prediction of it may run.

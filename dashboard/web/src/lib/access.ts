@@ -48,7 +48,7 @@ export function wholeIn(text: string): number | undefined {
   return /^[1-9]\d{0,14}$/.test(clean) ? Number(clean) : Number.NaN;
 }
 
-/** The address of a view with a token, which signs in whoever follows it. `hash` is that of the view. */
+/** The address of a view, with a token that signs its visitors in. `hash` is that of the view. */
 export function linkWith(server: string, secret: string, hash: string): string {
   const view = hash.replace(/^#/, "");
   return `${server}/#token=${encodeURIComponent(secret)}${view === "" || view === "/" ? "" : `&${view}`}`;

@@ -4,6 +4,21 @@ import type { ComponentChildren } from "preact";
 import { useAction } from "./action";
 import { Dialog, Trouble } from "./parts";
 
+/** The name of something that is created, as the coordinator accepts names. */
+export function NameField({ value, onInput }: { value: string; onInput: (value: string) => void }) {
+  return (
+    <Field
+      label="Name"
+      value={value}
+      onInput={onInput}
+      required
+      maxLength={64}
+      pattern="[A-Za-z0-9_.\-]+"
+      hint="letters, digits, -, _ and ."
+    />
+  );
+}
+
 /** A text field with its name and a hint below it. */
 export function Field(props: {
   label: string;

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import type { Account, Page, Session } from "../api/types";
 import { useConnection, useResource, useScope } from "../ui/connection";
-import { CreateDialog, Field, FieldChoice } from "../ui/form";
+import { CreateDialog, Field, FieldChoice, NameField } from "../ui/form";
 import { useNarrow } from "../ui/narrow";
 import { Ago, Confirm, Empty, Panel, Pending } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
@@ -216,15 +216,7 @@ function NewAccount(props: { populations: readonly string[]; onMade: () => void;
       onClose={props.onClose}
       valid={isLong(password)}
     >
-      <Field
-        label="Name"
-        value={name}
-        onInput={setName}
-        required
-        maxLength={64}
-        pattern="[A-Za-z0-9_.\-]+"
-        hint="letters, digits, -, _ and ."
-      />
+      <NameField value={name} onInput={setName} />
       <FieldChoice label="Role" value={role} options={ROLES} onChange={setRole} />
       <FieldChoice label="Population" value={population} options={scopes} onChange={setPopulation} />
       <Password value={password} onInput={setPassword} />

@@ -5,7 +5,7 @@ import type { Page, Population, Token } from "../api/types";
 import { count, presence } from "../lib/format";
 import { links } from "../router";
 import { useConnection, useMay, useResource, useScope } from "../ui/connection";
-import { CreateDialog, Field } from "../ui/form";
+import { CreateDialog, NameField } from "../ui/form";
 import { Ago, Empty, Panel, Pending } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 import { Accounts } from "./access-accounts";
@@ -122,15 +122,7 @@ function NewPopulation({ onMade, onClose }: { onMade: () => void; onClose: () =>
   };
   return (
     <CreateDialog title="New population" action="Create" run={run} onClose={onClose}>
-      <Field
-        label="Name"
-        value={name}
-        onInput={setName}
-        required
-        maxLength={64}
-        pattern="[A-Za-z0-9_.\-]+"
-        hint="letters, digits, -, _ and ."
-      />
+      <NameField value={name} onInput={setName} />
     </CreateDialog>
   );
 }
