@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, IF_NONE_MATCH};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
@@ -21,10 +21,12 @@ use tokio_rustls::TlsConnector;
 use tributary_client::{Trust, TrustError};
 use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::{
-    Assignment, CheckInRequest, CheckInResponse, DeviceState, EnrolRequest, EnrolResponse, ReportAccepted,
+    ASK_AFTER, Assignment, CheckInRequest, CheckInResponse, DeviceState, EnrolRequest, EnrolResponse, ReportAccepted,
 };
 use tributary_protocol::example_sets::ExampleSets;
+use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Secret;
+use tributary_protocol::release::{ChannelAnswer, Released};
 use tributary_protocol::update::CodecName;
 
 use crate::error::BenchError;
@@ -139,6 +141,37 @@ impl Connection {
         }
     }
 
+    /// Asks for the release of a channel, for a client that has this file of it.
+    pub(crate) async fn ask_release(
+        &mut self,
+        client: &HeaderValue,
+        channel: &str,
+        has: Option<Sha256Hash>,
+    ) -> Result<Asked, BenchError> {
+        let path = format!("/device/v1/release?channel={channel}");
+        let etag = has.map(|has| HeaderValue::from_str(&format!("\"{has}\"")).expect("a hash is hexadecimal"));
+        let headers = etag.map(|etag| (IF_NONE_MATCH, etag));
+        let response = self.send_with((Method::GET, &path), client, headers, Bytes::new()).await?;
+        let ask_after = response.headers().get(ASK_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let (status, body) = whole(response).await?;
+        let release = match status {
+            304 => Some(None),
+            200 => serde_json::from_slice(&body).ok().map(|answer: ChannelAnswer| answer.release),
+            _ => None,
+        };
+        let asked = release.zip(ask_after).map(|(release, ask_after_ms)| Asked { release, ask_after_ms });
+        asked.ok_or_else(|| unexpected((Method::GET, &path), status, &body))
+    }
+
+    /// Downloads a file.
+    pub(crate) async fn fetch(&mut self, path: &str, client: &HeaderValue) -> Result<Bytes, BenchError> {
+        let response = self.send(Method::GET, path, client, Bytes::new()).await?;
+        match whole(response).await? {
+            (200, body) => Ok(body),
+            (status, body) => Err(unexpected((Method::GET, path), status, &body)),
+        }
+    }
+
     /// Sends a body without a credential.
     pub(crate) async fn put(&mut self, path: &str, body: Bytes) -> Result<(), BenchError> {
         self.call::<serde_json::Value>(Method::PUT, path, &HeaderValue::from_static("-"), body).await.map(drop)
@@ -151,17 +184,9 @@ impl Connection {
         bearer: &HeaderValue,
         body: Bytes,
     ) -> Result<T, BenchError> {
-        let call = format_args!("{method} {path}").to_string();
-        let response = self.send(method, path, bearer, body).await?;
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await;
-        let body = body.map_err(|error| BenchError::Connection(error.to_string()))?.to_bytes();
+        let (status, body) = whole(self.send(method.clone(), path, bearer, body).await?).await?;
         let parsed = if status == 200 { serde_json::from_slice(&body).ok() } else { None };
-        parsed.ok_or_else(|| BenchError::Answer {
-            call,
-            status,
-            body: String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES)]).into_owned(),
-        })
+        parsed.ok_or_else(|| unexpected((method, path), status, &body))
     }
 
     async fn send(
@@ -171,8 +196,18 @@ impl Connection {
         bearer: &HeaderValue,
         body: Bytes,
     ) -> Result<Response<Incoming>, BenchError> {
+        self.send_with((method, path), bearer, None, body).await
+    }
+
+    async fn send_with(
+        &mut self,
+        (method, path): (Method, &str),
+        bearer: &HeaderValue,
+        header: Option<(HeaderName, HeaderValue)>,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, BenchError> {
         let broken = |error: hyper::Error| BenchError::Connection(error.to_string());
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(HOST, &self.host)
@@ -180,9 +215,30 @@ impl Connection {
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(body))
             .expect("the parts are ours and legal");
+        request.headers_mut().extend(header);
         self.sender.ready().await.map_err(broken)?;
         self.sender.send_request(request).await.map_err(broken)
     }
+}
+
+/// What a channel has for a client.
+pub(crate) struct Asked {
+    /// None: what the client has, or nothing.
+    pub(crate) release: Option<Box<Released>>,
+    /// When the client may ask again, in milliseconds.
+    pub(crate) ask_after_ms: u64,
+}
+
+/// The status and the body of an answer.
+async fn whole(response: Response<Incoming>) -> Result<(u16, Bytes), BenchError> {
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await;
+    Ok((status, body.map_err(|error| BenchError::Connection(error.to_string()))?.to_bytes()))
+}
+
+fn unexpected((method, path): (Method, &str), status: u16, body: &Bytes) -> BenchError {
+    let body = String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES)]).into_owned();
+    BenchError::Answer { call: format!("{method} {path}"), status, body }
 }
 
 /// Speaks HTTP/1.1 over a stream, in a separate task.

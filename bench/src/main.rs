@@ -14,6 +14,7 @@ mod predict;
 mod privacy;
 mod process;
 mod recovery;
+mod rollout;
 mod round;
 mod rules;
 mod secure;
@@ -58,6 +59,8 @@ enum BenchCommand {
     Aggregate(aggregate::AggregateArgs),
     /// Bytes and processor time of the root of a tree of relays, beside a coordinator with the same clients.
     Tree(tree::TreeArgs),
+    /// A release that reaches a fleet step by step: who has it, bytes, and the rate of questions.
+    Rollout(rollout::RolloutArgs),
     /// Bits per parameter, error and speed of update codecs, in this process.
     Codec(codec::CodecArgs),
     /// Examples per second and memory of a client's local training on MNIST, in this process.
@@ -119,6 +122,7 @@ async fn run(command: BenchCommand, output: &Output) -> Result<(), CliError> {
         BenchCommand::Load(args) => load::run(&args, output).await,
         BenchCommand::Recovery(args) => recovery::run(&args, output).await,
         BenchCommand::Aggregate(args) => aggregate::run(&args, output).await,
+        BenchCommand::Rollout(args) => rollout::run(&args, output).await,
         BenchCommand::Codec(args) => codec::run(&args, output).await,
         BenchCommand::All(args) => all::run(&args, output).await,
         BenchCommand::Sink => sink::run(output).await,

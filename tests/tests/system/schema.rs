@@ -8,7 +8,7 @@ use serde_json::json;
 use tributary_protocol::device::Assignment;
 use tributary_protocol::problem::ProblemType;
 
-use crate::support::{Answer, Device, WEIGHTS, World, delta_file, evaluated_job, figures};
+use crate::support::{Answer, Device, WEIGHTS, World, delta_file, evaluated_job, figures, output};
 
 /// What must hold of every answer.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
@@ -63,16 +63,13 @@ async fn test(world: &World, tester: PathBuf, paths: &'static str, token: &str, 
     let known: String = known.iter().map(|(name, id)| format!("\"path.{name}\" = \"{id}\"\n")).collect();
     std::fs::write(directory.path().join("schemathesis.toml"), format!("{SETTINGS}{known}")).unwrap();
     std::fs::write(directory.path().join("schema_hooks.py"), HOOKS).unwrap();
-    let output = tokio::task::spawn_blocking(move || {
-        let mut command = Command::new(tester);
-        command.current_dir(directory.path());
-        command.args(["run", &url, "--header", &token, "--include-path-regex", paths]);
-        // A stream that goes on for ever has tests of its own.
-        command.args(["--exclude-path", "/operator/v1/feed", "--checks", CHECKS, "--max-examples", EXAMPLES]);
-        command.args(["--generation-deterministic", "--phases", "coverage,fuzzing", "--no-color"]);
-        command.output().unwrap()
-    });
-    let output = output.await.unwrap();
+    let mut command = Command::new(tester);
+    command.current_dir(directory.path());
+    command.args(["run", &url, "--header", &token, "--include-path-regex", paths]);
+    // A stream that goes on for ever has tests of its own.
+    command.args(["--exclude-path", "/operator/v1/feed", "--checks", CHECKS, "--max-examples", EXAMPLES]);
+    command.args(["--generation-deterministic", "--phases", "coverage,fuzzing", "--no-color"]);
+    let output = output(command).await;
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
     assert!(told.contains(" passed"), "{told}");

@@ -13,7 +13,7 @@ use tributary_protocol::state::AssignmentState;
 
 use super::Listening;
 use super::client::{CLASSES, Examples, FEATURES, averaged_by, distance, job_file, session};
-use crate::support::{Answer, within_reason};
+use crate::support::{Answer, output, printed, within_reason};
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../client-sdk");
 
@@ -22,12 +22,11 @@ fn libraries() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_owned()
 }
 
-/// Runs a command to its end.
-pub(super) fn done(command: &mut Command) -> String {
+/// Runs a compiler.
+fn done(command: &mut Command) {
     let output = command.output().unwrap();
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     assert!(output.status.success(), "{command:?}: {out}{err}");
-    out
 }
 
 /// Writes the bindings in a language.
@@ -93,8 +92,7 @@ impl App {
         let directory = listening.directory.path().join(self.kind);
         std::fs::create_dir_all(&directory).unwrap();
         std::fs::write(directory.join("examples.csv"), examples.table()).unwrap();
-        let mut command = (self.command)(listening, &directory);
-        let printed = tokio::task::spawn_blocking(move || done(&mut command)).await.unwrap();
+        let printed = within_reason(printed((self.command)(listening, &directory))).await;
         serde_json::from_str(printed.lines().last().unwrap()).unwrap()
     }
 }
@@ -174,10 +172,10 @@ async fn a_program_in_c_evaluates_and_is_told_of_a_refusal() {
     let run = async |token: String| {
         let mut command = Command::new(&program);
         command.args([&listening.url(), &token, "state", "examples.csv"]).current_dir(&directory);
-        tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+        within_reason(output(command)).await
     };
     let unknown = format!("tributary_enrolment_{}_ca_{}", "0".repeat(64), listening.ca.fingerprint);
-    let output = within_reason(run(unknown)).await;
+    let output = run(unknown).await;
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && told.starts_with("status 3: the coordinator refused"), "{told}");
 
@@ -187,7 +185,7 @@ async fn a_program_in_c_evaluates_and_is_told_of_a_refusal() {
     let rust = listening.directory.path().join("rust");
     let trained = within_reason(session(&listening, &rust, &Examples::draw(30, 2))).await;
     assert!(matches!(trained, Outcome::Contributed { round: 1, .. }), "{trained:?}");
-    let output = within_reason(run(listening.enrolment.clone())).await;
+    let output = run(listening.enrolment.clone()).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     listening.until_completed(job.head.id).await;
     let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=evaluate", job.head.id)).await.ok();
@@ -285,7 +283,7 @@ async fn programs_in_kotlin_contribute_beside_the_sdk_and_get_exceptions_for_mis
     let mut checks = jvm.run(&classes, "tributary.example.ChecksKt");
     let state = listening.directory.path().join("checks");
     checks.args([listening.url().as_str(), &listening.enrolment]).arg(&state);
-    let printed = within_reason(tokio::task::spawn_blocking(move || done(&mut checks))).await.unwrap();
+    let printed = within_reason(printed(checks)).await;
     assert_eq!(printed.trim(), "all checks passed");
     let path = format!("/jobs/{}/rounds/1/assignments", job.head.id);
     let text = String::from_utf8(listening.look(&path).await.body.to_vec()).unwrap();

@@ -18,7 +18,7 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AssignmentState, Phase};
 
 use super::Listening;
-use crate::support::{Answer, python, within_reason};
+use crate::support::{Answer, output, python, within_reason};
 
 /// What the client imports.
 pub(super) const MODULES: &str = "numpy, requests, cryptography";
@@ -105,14 +105,9 @@ pub(super) fn client(
     command
 }
 
-/// What a program says, once it has ended.
-pub(super) async fn said(mut command: Command) -> Output {
-    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
-}
-
 async fn run(python: &Path, listening: &Listening, token: &str, directory: &Path, examples: &Examples) -> Output {
     // Its file has about 700 bytes.
-    said(client((python, token), listening, directory, examples, 300)).await
+    output(client((python, token), listening, directory, examples, 300)).await
 }
 
 /// One session of the SDK.

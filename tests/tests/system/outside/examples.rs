@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tributary_protocol::operator::{Job, Page, Round};
 
 use super::Listening;
-use crate::support::{Answer, has_module, python, within_reason};
+use crate::support::{Answer, has_module, output, python, within_reason};
 
 const RUST_EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../client-sdk/examples");
 const PYTHON_EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../client-sdk/python/examples");
@@ -23,7 +23,7 @@ fn in_rust(name: &str) -> PathBuf {
 async fn printed(folder: &Path, program: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(folder);
-    let output = within_reason(tokio::task::spawn_blocking(move || command.output().unwrap())).await.unwrap();
+    let output = within_reason(output(command)).await;
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }

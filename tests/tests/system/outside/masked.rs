@@ -18,8 +18,8 @@ use tributary_protocol::state::{GroupStage, Phase};
 
 use super::Listening;
 use super::app::create;
-use super::client::{CLASSES, Examples, FEATURES, MODULES, averaged_by, client, distance, job_file, said, session};
-use crate::support::{Answer, Device, python, within_reason};
+use super::client::{CLASSES, Examples, FEATURES, MODULES, averaged_by, client, distance, job_file, session};
+use crate::support::{Answer, Device, output, python, within_reason};
 
 const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/secure_vectors.py");
 const MEMBERS: usize = 5;
@@ -64,7 +64,7 @@ impl Clients {
         let (theirs, ours) = self.tables.split_at(in_python);
         let theirs = theirs.iter().enumerate().map(async |(place, table)| {
             let by = (self.python.as_path(), self.listening.enrolment.as_str());
-            let output = said(client(by, &self.listening, &self.directory(place), table, chunk_bytes)).await;
+            let output = output(client(by, &self.listening, &self.directory(place), table, chunk_bytes)).await;
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         });
         let ours = ours.iter().enumerate().map(async |(place, table)| {
@@ -141,7 +141,7 @@ async fn the_vectors_of_the_protocol_hold_in_python() {
     let Some(python) = python(MODULES) else { return };
     let mut command = Command::new(python);
     command.args(["-B", VECTORS]);
-    let output = said(command).await;
+    let output = output(command).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "64 vectors");
 }

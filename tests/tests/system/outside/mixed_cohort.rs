@@ -15,7 +15,7 @@ use super::app::{App, Jvm, contribute, create, has_learned, in_c, in_kotlin, lin
 use super::boards::Board;
 use super::client::Examples;
 use super::package::SCRIPT;
-use crate::support::{has_module, python, within_reason};
+use crate::support::{has_module, output, python, within_reason};
 
 const DASHBOARD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../dashboard");
 /// What the page `/join` draws: 8x8 numbers, and ten digits.
@@ -118,8 +118,7 @@ async fn clients_of_all_kinds_contribute_to_one_round() {
 
     // The tabs first: a tab checks in again and again, a program once.
     let (inbox, mut drawn) = inbox().await;
-    let mut run = visitors.run(&listening, &inbox);
-    let mut visit = tokio::task::spawn_blocking(move || run.output().unwrap());
+    let mut visit = tokio::spawn(output(visitors.run(&listening, &inbox)));
     let said = |Output { stdout, stderr, .. }: &Output| {
         String::from_utf8_lossy(stdout).into_owned() + &String::from_utf8_lossy(stderr)
     };

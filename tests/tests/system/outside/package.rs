@@ -12,7 +12,7 @@ use tributary_protocol::state::{AssignmentState, Phase};
 
 use super::Listening;
 use super::client::{Examples, averaged, distance, job_file, session};
-use crate::support::{Answer, has_module, python, within_reason};
+use crate::support::{Answer, has_module, output, python, within_reason};
 
 pub(super) const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/package.py");
 
@@ -38,7 +38,7 @@ impl Silo {
     async fn run(&self, arguments: &[&str]) -> Value {
         let mut command = Command::new(&self.python);
         command.arg(SCRIPT).args(arguments).current_dir(&self.directory);
-        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let output = within_reason(output(command)).await;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     }

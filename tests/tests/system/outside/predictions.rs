@@ -20,12 +20,12 @@ use tributary_protocol::safetensors::{model_from_bytes, model_to_bytes};
 use tributary_protocol::seed::Seed;
 
 use super::Listening;
-use super::app::{App, Jvm, compiled, create, done, in_c, in_kotlin, linear_job};
+use super::app::{App, Jvm, compiled, create, in_c, in_kotlin, linear_job};
 use super::boards::Board;
 use super::client::{Examples, session};
 use super::mixed_cohort::{Visitors, in_python};
 use super::package::SCRIPT;
-use crate::support::{Answer, python, within_reason};
+use crate::support::{Answer, output, printed, python, within_reason};
 
 const JOB: &str = "wards";
 const ROUNDS: u32 = 2;
@@ -114,8 +114,8 @@ impl Predicting {
         }
     }
 
-    async fn predictions(mut self) -> Vec<Value> {
-        let printed = tokio::task::spawn_blocking(move || done(&mut self.command)).await.unwrap();
+    async fn predictions(self) -> Vec<Value> {
+        let printed = within_reason(printed(self.command)).await;
         printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
@@ -246,8 +246,8 @@ async fn clients_of_all_kinds_predict_the_same_without_a_coordinator() {
     let job = create(&listening, &written).await;
 
     let mut gate = Gate::open().await;
-    let mut run = page(&visitors, &listening, &gate, &table(30, 1), &file).await;
-    let mut visit = tokio::task::spawn_blocking(move || run.output().unwrap());
+    let run = page(&visitors, &listening, &gate, &table(30, 1), &file).await;
+    let mut visit = tokio::spawn(output(run));
     let rust = listening.directory.path().join("rust");
     let own = table(40, 2);
     let sessions = apps.iter().zip(3..).map(async |(app, seed)| app.contribute(&listening, &table(50, seed)).await);
@@ -303,7 +303,7 @@ async fn apps_in_all_languages_predict_with_the_released_model() {
     let job = create(&listening, &job_file(1)).await;
     let trains = listening.directory.path().join("rust");
     for _ in 0..ROUNDS {
-        session(&listening, &trains, &table(40, 2)).await;
+        within_reason(session(&listening, &trains, &table(40, 2))).await;
     }
     listening.until_completed(job.head.id).await;
     let wanted = json!({ "job": job.head.id, "version": ROUNDS, "channel": "stable" });

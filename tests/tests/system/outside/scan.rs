@@ -6,7 +6,7 @@ use reqwest::{Method, Version};
 use serde_json::Value;
 
 use super::{Listening, http};
-use crate::support::{Answer, python};
+use crate::support::{Answer, output, python, within_reason};
 
 /// The suites with forward secrecy and authenticated encryption, as a certificate with an ECDSA key has them.
 const SUITES_12: [&str; 3] = [
@@ -35,7 +35,7 @@ async fn a_scanner_finds_nothing_weak() {
     command.args(["-m", "sslyze", "--mozilla_config", "intermediate", "--early_data"]);
     command.arg("--certinfo_ca_file").arg(&listening.ca.file).arg("--json_out").arg(&report);
     command.arg(listening.address.to_string()).current_dir(listening.directory.path());
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let output = within_reason(output(command)).await;
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && told.contains("OK - Compliant"), "{told}");
 

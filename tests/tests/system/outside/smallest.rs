@@ -6,8 +6,8 @@ use std::process::Command;
 use serde_json::json;
 
 use super::Listening;
-use super::app::{Jvm, compiled, create, done, linear_job};
-use crate::support::{python, within_reason};
+use super::app::{Jvm, compiled, create, linear_job};
+use crate::support::{printed, python, within_reason};
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../client-sdk");
 const FILES: [&str; 4] =
@@ -46,10 +46,9 @@ async fn the_shortest_apps_take_part_and_predict() {
         let folder: &Path = &listening.directory.path().join(name);
         std::fs::create_dir(folder).unwrap();
         command.args([&listening.url(), &listening.enrolment]).current_dir(folder);
-        tokio::task::spawn_blocking(move || (name, done(&mut command)))
+        async move { (name, printed(command).await) }
     });
-    for run in within_reason(futures_util::future::join_all(runs)).await {
-        let (name, printed) = run.unwrap();
+    for (name, printed) in within_reason(futures_util::future::join_all(runs)).await {
         assert!(["left", "right"].iter().any(|class| printed.contains(class)), "{name}: {printed}");
         assert!(printed.contains("0."), "{name} prints probabilities: {printed}");
     }

@@ -9,10 +9,10 @@ use tributary_protocol::operator::{self, Job, Page};
 use tributary_protocol::state::AssignmentState;
 
 use super::Listening;
-use super::app::{Jvm, compiled, create, done, has_learned, linear_job};
+use super::app::{Jvm, compiled, create, has_learned, linear_job};
 use super::client::Examples;
 use super::package::SCRIPT;
-use crate::support::{python, within_reason};
+use crate::support::{printed, python, within_reason};
 
 /// Name of the job, of its example set, and the shape of its examples: numbers and classes.
 const MODELS: [(&str, &str, [usize; 2]); 2] = [("keyboard", "typing", [4, 3]), ("gallery", "photos", [6, 2])];
@@ -98,18 +98,8 @@ async fn two_models_of_one_app_learn_in_every_language() {
         let job = create(&listening, &file).await;
         jobs.push((file, job));
     }
-    let run = programs.iter().zip(&silos[1..]).map(|(program, silo)| {
-        let mut command = program(&silo.directory);
-        tokio::task::spawn_blocking(move || done(&mut command))
-    });
-    let run: Vec<_> = run.collect();
-    within_reason(async {
-        in_rust(&listening, &silos[0]).await;
-        for program in run {
-            program.await.unwrap();
-        }
-    })
-    .await;
+    let run = programs.iter().zip(&silos[1..]).map(|(program, silo)| printed(program(&silo.directory)));
+    within_reason(async { tokio::join!(in_rust(&listening, &silos[0]), futures_util::future::join_all(run)) }).await;
     for (place, (file, job)) in jobs.iter().enumerate() {
         listening.until_completed(job.head.id).await;
         let path = format!("/jobs/{}/rounds/1/assignments", job.head.id);
