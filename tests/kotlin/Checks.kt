@@ -14,12 +14,14 @@ import tributary.Cancel
 import tributary.Checkpoint
 import tributary.Client
 import tributary.Conditions
+import tributary.Consent
 import tributary.Device
 import tributary.EvaluateTask
 import tributary.Evaluated
 import tributary.Examples
 import tributary.Host
 import tributary.Outcome
+import tributary.PrivacyFloor
 import tributary.Settings
 import tributary.Stop
 import tributary.Thermal
@@ -67,6 +69,7 @@ private fun badInput(settings: Settings) {
         Examples.ofClasses(listOf(ULong.MAX_VALUE, 2uL), floatArrayOf(1f), listOf(0u))
     }
     throws<TributaryException.BadInput>("a token") { Client(settings.copy(token = "secret")) }
+    throws<TributaryException.BadInput>("a consent") { Client(settings.copy(consent = Consent("", 0))) }
     throws<TributaryException.BadInput>("a kind") { Client(settings.copy(sdk = "a b")) }
 }
 
@@ -99,6 +102,15 @@ private fun sessions(settings: Settings) {
         }
         val outcome = it.runTrainer(waits, cancel = cancel)
         check(outcome is Outcome.Interrupted) { "cancelled: $outcome" }
+    }
+
+    val demands = settings.copy(
+        stateDir = settings.stateDir + "-floor", attributes = mapOf("check" to "floor"),
+        consent = Consent("consent-v3", 1_798_761_600_000), privacyFloor = PrivacyFloor(secureAggregation = true),
+    )
+    Client(demands).use {
+        val refuses = throws<TributaryException.Privacy>("a job without masks") { it.runOnce(examples) }
+        check("would read what this client sends" in refuses.detail) { refuses.detail }
     }
 
     val suspends = settings.copy(stateDir = settings.stateDir + "-suspended", attributes = mapOf("check" to "suspend"))

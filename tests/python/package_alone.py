@@ -152,6 +152,10 @@ class Settings(unittest.TestCase):
         for wait_s in (-1, 61, float("nan")):
             with self.assertRaisesRegex(ValueError, "wait_s is from 0 to 60 seconds"):
                 self.client(wait_s=wait_s)
+        with self.assertRaisesRegex(tributary.TributaryError, "named with 1 to 128 bytes"):
+            self.client(consent=("", 0))
+        with self.assertRaisesRegex(ValueError, "unknown field `secure`"):
+            self.client(privacy_floor={"secure": True})
         for every_s in (-1, 0.5, None):
             with self.assertRaisesRegex(ValueError, "checkpoint_every_s is a number of whole seconds"):
                 self.client(checkpoint_every_s=every_s)

@@ -54,9 +54,9 @@ pub(crate) struct SecureTrainingArgs {
     /// Share of the values that are sent; may be repeated, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "1,0.25", value_name = "SHARE")]
     keep: Vec<f64>,
-    /// A clip that does not move [default: that of a job, which does].
-    #[arg(long, value_name = "NORM")]
-    clip: Option<f64>,
+    /// The clip, as a job file has it: a number, or a JSON object for one that moves [default: that of a job].
+    #[arg(long, value_name = "CLIP", value_parser = parse_clip)]
+    clip: Option<Clip>,
     /// Rounds of a training.
     #[arg(long, default_value_t = 60, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -197,8 +197,9 @@ fn job(args: &SecureTrainingArgs, case: &Case, file: &JobFile) -> Result<JobFile
     match case.keep {
         Some(keep) => {
             file.update.codec = Codec::default();
-            let clip = args.clip.map_or(Clip::default(), Clip::Fixed);
-            let secure = SecureAggregation { group: Some(args.group), keep, clip, ..SecureAggregation::default() };
+            let secure = SecureAggregation { group: Some(args.group), keep, ..SecureAggregation::default() };
+            let clip = args.clip.unwrap_or(secure.clip);
+            let secure = SecureAggregation { clip, ..secure };
             file.secure_aggregation = Some(secure);
         }
         None => file.update.codec = CodecName::Int8.with_defaults(),
@@ -253,6 +254,10 @@ fn row(args: &SecureTrainingArgs, case: &Case, accuracies: &[f64], played: &[Pla
 fn parse_share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=0.5).contains(share));
     share.ok_or_else(|| "it must be from 0 to 0.5".to_owned())
+}
+
+fn parse_clip(text: &str) -> Result<Clip, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 fn text(row: &Row) -> String {

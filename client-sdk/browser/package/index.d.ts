@@ -9,6 +9,18 @@ export interface Options {
   store?: string;
   /** Describes the device; jobs choose clients by attributes. At most 32. */
   attributes?: Record<string, string>;
+  /**
+   * The consent with which the client takes part, told at its enrolment: a name of the text that was agreed to, of 1 to
+   * 128 bytes, and when, in milliseconds since 1970.
+   */
+  consent?: { text: string; givenAtMs: number };
+  /** The channels whose releases sessions get, at most 8. */
+  channels?: string[];
+  /**
+   * What the page demands of every job, whatever an operator configures. `secureAggregation`: only jobs whose updates are
+   * masked. `survivorsMin`: the fewest members whose updates are in a sum. `signed`: only groups whose members sign.
+   */
+  privacyFloor?: { secureAggregation?: boolean; survivorsMin?: number; signed?: boolean };
   /** How long the coordinator may hold a check-in while it has no work: 30,000 ms by default, 60,000 at most. */
   waitMs?: number;
   /**

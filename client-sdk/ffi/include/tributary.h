@@ -42,6 +42,8 @@ typedef enum TributaryStatus {
     TRIBUTARY_STATUS_INTERNAL = 11,
     /* The server's certificate is not one that the client trusts for its name. */
     TRIBUTARY_STATUS_UNTRUSTED = 12,
+    /* The job is weaker than what the settings demand. Nothing was sent but this reason. */
+    TRIBUTARY_STATUS_PRIVACY = 13,
 } TributaryStatus;
 
 /* A client of one coordinator. Its calls block the calling thread; it does one at a time. */
@@ -121,6 +123,21 @@ typedef struct TributarySettings {
     uint32_t checkpoint_every_s;
     /* May be null: then the client enrols without a statement about the device. */
     const TributaryAttester *attester;
+    /* The channels whose releases sessions and updates get, at most 8. May be null. */
+    const char *const *channels;
+    /* Number of channels. */
+    size_t channels_count;
+    /* Names the text of the consent with which the client takes part, such as `consent-v3`. Operators see it with the
+     * client. May be null. */
+    const char *consent;
+    /* When the consent was given, in milliseconds since 1970. */
+    int64_t consent_given_at_ms;
+    /* Not 0: takes part only in jobs whose updates are masked, so that the coordinator learns sums of groups alone. */
+    int32_t secure_aggregation;
+    /* Not 0: takes part only in groups whose members sign who they are and who has survived. */
+    int32_t signed_groups;
+    /* Fewest members whose updates are in a sum with this client's; 0 for any number. */
+    uint32_t survivors_min;
 } TributarySettings;
 
 /* The device at a moment. -1 is unknown, which hinders nothing. */

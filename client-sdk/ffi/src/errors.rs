@@ -37,6 +37,12 @@ pub enum TributaryError {
         /// Wait this long before the next session, where the coordinator said so.
         retry_after_ms: Option<u64>,
     },
+    /// The job is weaker than the app's [`PrivacyFloor`](crate::PrivacyFloor). Nothing was sent but this reason.
+    #[error("{detail}")]
+    Privacy {
+        /// What it lacks.
+        detail: String,
+    },
     /// The client runs a session in another thread.
     #[error("{detail}")]
     Busy {
@@ -96,6 +102,7 @@ impl From<ClientError> for TributaryError {
                 retry_after_ms: problem.retry_after_ms,
             },
             ClientError::BadAnswer(_) => Self::Refused { detail, problem: String::new(), retry_after_ms: None },
+            ClientError::Privacy(_) => Self::Privacy { detail },
             ClientError::Busy | ClientError::Forked => Self::Busy { detail },
             ClientError::Store(_) | ClientError::ForeignState { .. } | ClientError::Key(_) | ClientError::Attest(_) => {
                 Self::State { detail }

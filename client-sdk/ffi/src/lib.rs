@@ -55,7 +55,7 @@ pub use model::{Model, Prediction, prepared};
 pub use outcome::Outcome;
 pub use release::Freshness;
 pub use sets::Sets;
-pub use settings::Settings;
+pub use settings::{Consent, PrivacyFloor, Settings};
 pub use trainer::{EvaluateTask, Evaluated, Stop, Tensor, TrainTask, Trained, Trainer};
 
 uniffi::setup_scaffolding!("tributary");

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tributary_client::{BlockingClient, Builder};
+use tributary_protocol::device;
 
 use crate::attest::{AppAttester, Attester};
 use crate::errors::TributaryError;
@@ -11,6 +12,29 @@ use crate::keys::{AppKeys, KeyStore};
 
 /// The language of the bindings that UniFFI makes for this target. C says so itself.
 const LANGUAGE: &str = if cfg!(target_vendor = "apple") { "swift" } else { "kotlin" };
+
+/// The consent with which a client takes part. Operators see it with the client.
+#[derive(Clone, Debug, uniffi::Record)]
+pub struct Consent {
+    /// Names the text that was agreed to, such as `consent-v3`: 1 to 128 bytes.
+    pub text: String,
+    /// When it was given, in milliseconds since 1970.
+    pub given_at_ms: i64,
+}
+
+/// The least privacy with which an app takes part: the client refuses weaker jobs by itself.
+#[derive(Clone, Copy, Debug, Default, uniffi::Record)]
+pub struct PrivacyFloor {
+    /// Only jobs whose updates are masked, so that the coordinator learns sums of groups alone.
+    #[uniffi(default = false)]
+    pub secure_aggregation: bool,
+    /// Fewest members whose updates are in a sum with this client's.
+    #[uniffi(default = 0)]
+    pub survivors_min: u16,
+    /// Only groups whose members sign who they are and who has survived.
+    #[uniffi(default = false)]
+    pub signed: bool,
+}
 
 /// Settings of a client.
 #[derive(Clone, Debug, uniffi::Record)]
@@ -34,6 +58,12 @@ pub struct Settings {
     /// The channels whose releases sessions and updates get, at most 8.
     #[uniffi(default)]
     pub channels: Vec<String>,
+    /// The consent with which the client takes part, told at its enrolment.
+    #[uniffi(default = None)]
+    pub consent: Option<Consent>,
+    /// What the app demands of every job.
+    #[uniffi(default = None)]
+    pub privacy_floor: Option<PrivacyFloor>,
     /// Accepts only certificates of these CAs, in PEM.
     #[uniffi(default = None)]
     pub ca_pem: Option<String>,
@@ -58,6 +88,12 @@ impl Settings {
         settings.wait_ms = Some(self.wait_ms);
         settings.checkpoint_every_s = Some(self.checkpoint_every_s);
         settings.channels = self.channels.into_iter().collect();
+        settings.consent = self.consent.map(|Consent { text, given_at_ms }| device::Consent { text, given_at_ms });
+        if let Some(PrivacyFloor { secure_aggregation, survivors_min, signed }) = self.privacy_floor {
+            settings.privacy_floor.secure_aggregation = secure_aggregation;
+            settings.privacy_floor.survivors_min = survivors_min;
+            settings.privacy_floor.signed = signed;
+        }
         settings.ca_pem = self.ca_pem;
         settings.allow_plaintext = self.allow_plaintext;
         settings.sdk = Some(self.sdk.unwrap_or_else(|| LANGUAGE.to_owned()));

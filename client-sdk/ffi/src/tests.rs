@@ -27,6 +27,8 @@ pub(crate) fn settings() -> Settings {
         wait_ms: 0,
         checkpoint_every_s: 300,
         channels: Vec::new(),
+        consent: None,
+        privacy_floor: None,
         ca_pem: None,
         allow_plaintext: false,
         sdk: None,
@@ -37,12 +39,13 @@ pub(crate) fn settings() -> Settings {
 fn a_wrong_setting_is_bad_input_that_names_it() {
     assert!(Client::new(settings(), None, None).is_ok());
     type Change<'a> = &'a dyn Fn(&mut Settings);
-    let cases: [(Change<'_>, &str); 6] = [
+    let cases: [(Change<'_>, &str); 7] = [
         (&|settings| settings.server = "fl.example.org".into(), "http://"),
         (&|settings| settings.server = "http://fl.example.org".into(), "plain HTTP"),
         (&|settings| settings.token = "secret".into(), "enrolment token"),
         (&|settings| settings.ca_pem = Some("no certificate".into()), "set up"),
         (&|settings| drop(settings.attributes.insert("x".into(), "y".repeat(1000))), "set up"),
+        (&|settings| settings.consent = Some(Consent { text: String::new(), given_at_ms: 0 }), "consent"),
         (&|settings| settings.sdk = Some("a b".into()), "\"a b\" is not a name"),
     ];
     for (change, text) in cases {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use futures_util::future::select;
 use futures_util::lock::Mutex;
-use tributary_protocol::device::{Attributes, AttributesError, Consent, OpenJob};
+use tributary_protocol::device::{Attributes, AttributesError, CONSENT_BYTES_MAX, Consent, OpenJob};
 use tributary_protocol::id::{ClientId, IdError, Name, PinnedSecret, SecretKind};
 use tributary_protocol::release::CHANNELS_MAX;
 
@@ -245,6 +245,7 @@ impl Builder {
         let attributes = attributes.map_err(|error| ClientError::Setup(error.to_string()))?;
         let sdk = self.sdk.parse().map_err(|error: IdError| ClientError::Setup(error.to_string()))?;
         let channels = followed(self.channels)?;
+        let consent = self.consent.map(named).transpose()?;
         let transport = match self.transport {
             Some(transport) => transport,
             None => platform::default_transport(self.ca.as_deref(), enrolment.ca())?,
@@ -272,7 +273,7 @@ impl Builder {
                 server,
                 enrolment: enrolment.secret().clone(),
                 attributes,
-                consent: self.consent,
+                consent,
                 sdk,
                 clock,
             },
@@ -471,6 +472,14 @@ impl Client {
             }
         };
         select(pin!(sessions), pin!(shutdown)).await;
+    }
+}
+
+/// The consent that an app tells.
+fn named(consent: Consent) -> Result<Consent, ClientError> {
+    match (1..=CONSENT_BYTES_MAX).contains(&consent.text.len()) {
+        true => Ok(consent),
+        false => Err(ClientError::Setup(format!("the text of a consent is named with 1 to {CONSENT_BYTES_MAX} bytes"))),
     }
 }
 

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::require;
-use super::privacy::Clip;
+use super::privacy::{AdaptiveNoisedClip, Clip};
 use super::{JobFile, JobFileError};
 use crate::plan::{GroupTrust, Masking};
 use crate::secure::quantise::LEVELS_MAX;
@@ -19,6 +19,10 @@ const GROUP_MIN: u32 = 3;
 const GROUP_MAX: u32 = 1_000;
 /// Most members of a group, unless the file says otherwise: masks are words of two bytes up to 256.
 const GROUP_DEFAULT: u32 = 128;
+
+/// The clip bounds what an update may add and the steps to which it is rounded. Trainings with clips of 0.1 to 1 are in
+/// `docs/secure.md`.
+const CLIP: Clip = Clip::Adaptive(AdaptiveNoisedClip { start: 1.0, quantile: 0.9, rate: 0.2 });
 
 /// Longest text of the CAs of members, in bytes.
 const PEERS_CA_BYTES_MAX: usize = 16 << 10;
@@ -45,7 +49,7 @@ pub struct SecureAggregation {
     /// Default: 1.
     pub keep: f64,
     /// L2 norm to which clients clip their updates: a number, or a table for one that follows the updates. Default:
-    /// `{ start = 0.1, quantile = 0.5, rate = 0.2 }`.
+    /// `{ start = 1.0, quantile = 0.9, rate = 0.2 }`, since a clip that no noise follows need not be small.
     pub clip: Clip,
     /// Who is trusted to tell all members of a group the same: `honest` is the coordinator, `signed` is nobody, because
     /// members sign. Default: `signed` where the coordinator identifies clients by certificates or where `peers_ca` is
@@ -67,7 +71,7 @@ impl Default for SecureAggregation {
             dropouts: 0.3,
             levels: 8,
             keep: 1.0,
-            clip: Clip::default(),
+            clip: CLIP,
             trust: None,
             peers_ca: None,
         }

@@ -10,6 +10,7 @@
 
 mod links;
 mod pages;
+mod roles;
 mod terminal;
 mod tools;
 

@@ -30,6 +30,11 @@ impl Tools {
         self.0.path().to_str().unwrap().to_owned()
     }
 
+    /// Installs the program for a reader of another page.
+    pub(super) fn install(&self) {
+        symlink(env!("CARGO_BIN_EXE_tributary"), self.0.path().join(PROGRAM)).unwrap();
+    }
+
     /// Whether a reader has installed the program.
     pub(super) fn has_installed(&self) -> bool {
         self.0.path().join(PROGRAM).exists()
@@ -40,16 +45,20 @@ impl Tools {
 /// put where `cargo install` would put it.
 fn stand_in_for_cargo(folder: &Path) -> String {
     let (program, bin) = (env!("CARGO_BIN_EXE_tributary"), folder.join(PROGRAM));
+    // Cargo builds the examples with the tests of the workspace.
+    let smallest = Path::new(program).with_file_name("examples").join("smallest");
     format!(
         "#!/bin/bash
 case \"$*\" in
     'run --release -- demo' | 'run --release -- demo '*) shift 3; exec '{program}' \"$@\" ;;
     'install --locked --path cli') exec {ln} -s '{program}' '{bin}' ;;
+    'run --release -p tributary-client --example smallest -- '*) shift 7; exec '{smallest}' "$@" ;;
     *) echo \"the test of the README does not know: cargo $*\"; exit 64 ;;
 esac
 ",
         ln = find("ln").display(),
-        bin = bin.display()
+        bin = bin.display(),
+        smallest = smallest.display()
     )
 }
 

@@ -1,17 +1,17 @@
 //! Functions that C calls.
 
-use std::collections::HashMap;
 use std::ffi::c_char;
 use std::sync::Arc;
 
 use tributary_client::Locked;
 
 use super::callbacks::{FromC, floats};
+use super::settings::read;
 use super::status::{TributaryStatus, call, give_text, set_waits_for, sized, text, there, values};
 use super::types::{
-    TributaryAttestation, TributaryAttribute, TributaryCancel, TributaryCheckpoint, TributaryClient,
-    TributaryConditions, TributaryExamples, TributaryHost, TributaryOutcome, TributaryOutcomeKind, TributarySettings,
-    TributaryStop, TributaryTask, TributaryTrainer,
+    TributaryAttestation, TributaryCancel, TributaryCheckpoint, TributaryClient, TributaryConditions,
+    TributaryExamples, TributaryHost, TributaryOutcome, TributaryOutcomeKind, TributarySettings, TributaryStop,
+    TributaryTask, TributaryTrainer,
 };
 use crate::attest::{Attestation, Attester};
 use crate::checkpoint::Checkpoint;
@@ -21,11 +21,7 @@ use crate::examples::Examples;
 use crate::host::{Conditions, Host};
 use crate::keys::KeyStore;
 use crate::outcome::Outcome;
-use crate::settings::Settings;
 use crate::trainer::{Trainer, checked};
-
-/// How many seconds lie between two checkpoints of a training if the app does not say.
-const CHECKPOINT_EVERY_S: u32 = 300;
 
 /// Gives C a new object.
 ///
@@ -72,35 +68,15 @@ pub unsafe extern "C" fn tributary_client_new(
     call(|| unsafe {
         give(client, || {
             let asked = sized("settings", settings)?;
-            let mut attributes = HashMap::new();
-            for TributaryAttribute { name, value } in values("attributes", asked.attributes, asked.attributes_count)? {
-                attributes.insert(text("an attribute's name", *name)?, text("an attribute's value", *value)?);
-            }
             let keys: Option<Arc<dyn KeyStore>> = match asked.key_store.is_null() {
                 true => None,
                 false => Some(Arc::new(FromC(*there("key_store", asked.key_store)?))),
-            };
-            let settings = Settings {
-                server: text("server", asked.server)?,
-                token: text("token", asked.token)?,
-                state_dir: text("state_dir", asked.state_dir)?,
-                attributes,
-                wait_ms: asked.wait_ms,
-                checkpoint_every_s: match asked.checkpoint_every_s {
-                    0 => CHECKPOINT_EVERY_S,
-                    u32::MAX => 0,
-                    seconds => seconds,
-                },
-                channels: Vec::new(),
-                ca_pem: if asked.ca_pem.is_null() { None } else { Some(text("ca_pem", asked.ca_pem)?) },
-                allow_plaintext: asked.allow_plaintext != 0,
-                sdk: Some("c".to_owned()),
             };
             let attester: Option<Arc<dyn Attester>> = match asked.attester.is_null() {
                 true => None,
                 false => Some(Arc::new(FromC(*there("attester", asked.attester)?))),
             };
-            Ok(TributaryClient(Client::new(settings, keys, attester)?))
+            Ok(TributaryClient(Client::new(read(&asked)?, keys, attester)?))
         })
     })
 }

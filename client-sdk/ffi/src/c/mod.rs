@@ -19,6 +19,7 @@ mod models_tests;
 pub mod sets;
 #[cfg(test)]
 mod sets_tests;
+mod settings;
 pub mod status;
 #[cfg(test)]
 mod tests;

@@ -38,10 +38,12 @@ pub enum TributaryStatus {
     Internal = 11,
     /// The server's certificate is not one that the client trusts for its name.
     Untrusted = 12,
+    /// The job is weaker than what the settings demand. Nothing was sent but this reason.
+    Privacy = 13,
 }
 
 /// The statuses with their names.
-const NAMES: [(TributaryStatus, &CStr); 13] = [
+const NAMES: [(TributaryStatus, &CStr); 14] = [
     (TributaryStatus::Ok, c"ok"),
     (TributaryStatus::BadInput, c"bad input"),
     (TributaryStatus::Unreachable, c"unreachable"),
@@ -55,6 +57,7 @@ const NAMES: [(TributaryStatus, &CStr); 13] = [
     (TributaryStatus::Interrupted, c"interrupted"),
     (TributaryStatus::Internal, c"internal"),
     (TributaryStatus::Untrusted, c"untrusted"),
+    (TributaryStatus::Privacy, c"privacy"),
 ];
 
 /// The name of a status in a log, such as `unreachable`. For a number that is no status it is `unknown`.
@@ -141,6 +144,7 @@ fn of(error: &TributaryError) -> TributaryStatus {
         TributaryError::Unreachable { .. } => TributaryStatus::Unreachable,
         TributaryError::Untrusted { .. } => TributaryStatus::Untrusted,
         TributaryError::Refused { .. } => TributaryStatus::Refused,
+        TributaryError::Privacy { .. } => TributaryStatus::Privacy,
         TributaryError::Busy { .. } => TributaryStatus::Busy,
         TributaryError::State { .. } => TributaryStatus::State,
         TributaryError::NoExamples { .. } => TributaryStatus::NoExamples,

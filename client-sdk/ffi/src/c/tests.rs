@@ -45,6 +45,13 @@ fn c_settings() -> (TributarySettings, [CString; 3]) {
         key_store: null(),
         checkpoint_every_s: 0,
         attester: null(),
+        channels: null(),
+        channels_count: 0,
+        consent: null(),
+        consent_given_at_ms: 0,
+        secure_aggregation: 0,
+        signed_groups: 0,
+        survivors_min: 0,
     };
     (settings, texts)
 }
@@ -78,15 +85,21 @@ fn null_and_texts_that_are_none_are_refused_with_their_name() {
     let mut made = null_mut();
     let bad_text = CString::new([0xff]).unwrap();
     let (name, value) = (CString::new("platform").unwrap(), null());
+    let empty = CString::default();
+    let bad_name = empty.as_ptr();
     let attribute = TributaryAttribute { name: name.as_ptr(), value };
     type Change<'a> = &'a dyn Fn(&mut TributarySettings);
-    let cases: [(Change<'_>, &str); 6] = [
+    let cases: [(Change<'_>, &str); 10] = [
         (&|settings| settings.server = null(), "server is null"),
         (&|settings| settings.token = null(), "token is null"),
         (&|settings| settings.state_dir = null(), "state_dir is null"),
         (&|settings| settings.server = bad_text.as_ptr(), "server is not UTF-8"),
         (&|settings| settings.attributes_count = 1, "attributes is null"),
         (&|settings| (settings.attributes, settings.attributes_count) = (&raw const attribute, 1), "value is null"),
+        (&|settings| settings.channels_count = 1, "channels is null"),
+        (&|settings| (settings.channels, settings.channels_count) = (&raw const bad_name, 1), "channel"),
+        (&|settings| settings.consent = empty.as_ptr(), "consent"),
+        (&|settings| settings.survivors_min = 65_536, "survivors_min is above 65535"),
     ];
     for (change, text) in cases {
         let (mut settings, _texts) = c_settings();
@@ -517,7 +530,8 @@ fn structures_have_the_same_layout_in_c() {
         TributaryKeyStore { context, public_key, sign }
         TributarySettings {
             size, server, token, state_dir, ca_pem, attributes, attributes_count, wait_ms, allow_plaintext, key_store,
-            checkpoint_every_s, attester
+            checkpoint_every_s, attester, channels, channels_count, consent, consent_given_at_ms, secure_aggregation,
+            signed_groups, survivors_min
         }
         TributaryAttester { context, attest }
         TributaryDevice { metered, charging, battery_percent, thermal }
@@ -562,6 +576,7 @@ fn structures_have_the_same_layout_in_c() {
         ("STATUS_INTERRUPTED", TributaryStatus::Interrupted as usize),
         ("STATUS_INTERNAL", TributaryStatus::Internal as usize),
         ("STATUS_UNTRUSTED", TributaryStatus::Untrusted as usize),
+        ("STATUS_PRIVACY", TributaryStatus::Privacy as usize),
         ("OUTCOME_KIND_FAILED", TributaryOutcomeKind::Failed as usize),
         ("OUTCOME_KIND_CONTRIBUTED", TributaryOutcomeKind::Contributed as usize),
         ("OUTCOME_KIND_EVALUATED", TributaryOutcomeKind::Evaluated as usize),

@@ -116,6 +116,21 @@ pub struct TributarySettings {
     pub checkpoint_every_s: u32,
     /// May be null: then the client enrols without a statement about the device.
     pub attester: *const TributaryAttester,
+    /// The channels whose releases sessions and updates get, at most 8. May be null.
+    pub channels: *const *const c_char,
+    /// Number of channels.
+    pub channels_count: usize,
+    /// Names the text of the consent with which the client takes part, such as `consent-v3`. Operators see it with the
+    /// client. May be null.
+    pub consent: *const c_char,
+    /// When the consent was given, in milliseconds since 1970.
+    pub consent_given_at_ms: i64,
+    /// Not 0: takes part only in jobs whose updates are masked, so that the coordinator learns sums of groups alone.
+    pub secure_aggregation: i32,
+    /// Not 0: takes part only in groups whose members sign who they are and who has survived.
+    pub signed_groups: i32,
+    /// Fewest members whose updates are in a sum with this client's; 0 for any number.
+    pub survivors_min: u32,
 }
 
 /// A structure that an app fills in, and that may grow: its first member is its size, as the app's header has it.

@@ -168,7 +168,10 @@ class Client:
     share it. `attributes` describe the device: jobs choose clients by them. `wait_s` is how long the coordinator may hold
     a check-in while it has no work, at most 60. `checkpoint_every_s` is how often a training that goes on is stored, so
     that after a kill the next session goes on from there; 0 for never. `channels` are those whose releases sessions and
-    `update_releases` get. `ca` are the CAs to trust instead of the system's:
+    `update_releases` get. `consent` is the consent with which the client takes part: a name of the text that was agreed
+    to, and when, in milliseconds since 1970. `privacy_floor` is what the client demands of every job, whatever an
+    operator configures: `{"secure_aggregation": True}` takes part only where updates are masked, `"survivors_min"` is the
+    fewest members whose updates are in a sum, and `"signed": True` asks for groups whose members sign. `ca` are the CAs to trust instead of the system's:
     a path, or PEM as bytes. `allow_plaintext` allows `http://` to other machines. `report_errors` is what the operator
     learns of an exception of the trainer: its `"type"`, or with `"text"` also its text, which may quote examples or paths.
     `attest` obtains what the platform says about the machine, where the operator asks for it at enrolment: it takes the
@@ -185,6 +188,8 @@ class Client:
         wait_s: float = 30.0,
         checkpoint_every_s: int = 300,
         channels: Sequence[str] = (),
+        consent: Optional[tuple[str, int]] = None,
+        privacy_floor: Optional[Mapping[str, Any]] = None,
         ca: Authorities = None,
         allow_plaintext: bool = False,
         report_errors: Literal["type", "text"] = "type",
@@ -209,6 +214,8 @@ class Client:
             "wait_ms": int(wait_s * 1000),
             "checkpoint_every_s": checkpoint_every_s,
             "channels": list(channels),
+            "consent": None if consent is None else {"text": consent[0], "given_at_ms": consent[1]},
+            "privacy_floor": dict(privacy_floor or {}),
             "ca_pem": pem(ca),
             "allow_plaintext": allow_plaintext,
         }

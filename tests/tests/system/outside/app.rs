@@ -279,7 +279,7 @@ async fn programs_in_kotlin_contribute_beside_the_sdk_and_get_exceptions_for_mis
         file["eligibility"] = json!({ "attributes": { "check": check } });
         create(&listening, &file).await
     };
-    let [_, _, job] = [job("cancel").await, job("suspend").await, job("throw").await];
+    let [_, _, refused, job] = [job("cancel").await, job("suspend").await, job("floor").await, job("throw").await];
     let mut checks = jvm.run(&classes, "tributary.example.ChecksKt");
     let state = listening.directory.path().join("checks");
     checks.args([listening.url().as_str(), &listening.enrolment]).arg(&state);
@@ -289,6 +289,12 @@ async fn programs_in_kotlin_contribute_beside_the_sdk_and_get_exceptions_for_mis
     let text = String::from_utf8(listening.look(&path).await.body.to_vec()).unwrap();
     let is_told = text.contains("java.lang.IllegalStateException") && !text.contains("the disk of the phone");
     assert!(is_told, "the operator reads the kind of what a trainer threw: {text}");
+    let path = format!("/jobs/{}/rounds/1/assignments", refused.head.id);
+    let refused: Page<operator::Assignment> = listening.look(&path).await.ok();
+    let reason = refused.items[0].reason.as_deref().unwrap_or_default();
+    assert!(reason.contains("would read what this client sends"), "{:?}", refused.items);
+    let client: Client = listening.look(&format!("/clients/{}", refused.items[0].client)).await.ok();
+    assert_eq!(client.consent.unwrap().text, "consent-v3");
     listening.stop().await;
 }
 

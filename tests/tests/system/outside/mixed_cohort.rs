@@ -1,4 +1,4 @@
-//! Clients of all kinds in one round.
+//! Clients of all kinds in one round, and in one group of secure aggregation.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,12 +8,16 @@ use axum::routing::post;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
-use tributary_protocol::operator::{self, Page};
+use tokio::task::JoinHandle;
+use tributary_client::Outcome;
+use tributary_protocol::operator::{self, Page, RoundDetail, RoundGroup};
+use tributary_protocol::safetensors::model_from_bytes;
+use tributary_protocol::state::GroupStage;
 
 use super::Listening;
 use super::app::{App, Jvm, contribute, create, has_learned, in_c, in_kotlin, linear_job};
 use super::boards::Board;
-use super::client::Examples;
+use super::client::{Examples, MODULES, averaged_by, client, distance, session};
 use super::package::SCRIPT;
 use crate::support::{has_module, output, python, within_reason};
 
@@ -81,6 +85,22 @@ async fn inbox() -> (String, mpsc::Receiver<Vec<Vec<Drawing>>>) {
     (url, receiver)
 }
 
+/// Two tabs that have drawn and are about to train: what runs them, and what each has drawn.
+async fn tabs(visitors: &Visitors, listening: &Listening) -> (JoinHandle<Output>, Vec<Vec<Drawing>>) {
+    let (inbox, mut drawn) = inbox().await;
+    let mut visit = tokio::spawn(output(visitors.run(listening, &inbox)));
+    let drawings = tokio::select! {
+        drawings = within_reason(drawn.recv()) => drawings.unwrap(),
+        ended = &mut visit => panic!("{}", said(&ended.unwrap())),
+    };
+    assert_eq!(drawings.len(), TABS);
+    (visit, drawings)
+}
+
+fn said(Output { stdout, stderr, .. }: &Output) -> String {
+    String::from_utf8_lossy(stdout).into_owned() + &String::from_utf8_lossy(stderr)
+}
+
 fn examples(drawings: &[Drawing]) -> Examples {
     let inputs = drawings.iter().flat_map(|drawing| &drawing.ink).map(|ink| ink / INK_MAX).collect();
     Examples::new(DIGITS[0], inputs, drawings.iter().map(|drawing| drawing.label).collect())
@@ -117,17 +137,7 @@ async fn clients_of_all_kinds_contribute_to_one_round() {
     let job = create(&listening, &file).await;
 
     // The tabs first: a tab checks in again and again, a program once.
-    let (inbox, mut drawn) = inbox().await;
-    let mut visit = tokio::spawn(output(visitors.run(&listening, &inbox)));
-    let said = |Output { stdout, stderr, .. }: &Output| {
-        String::from_utf8_lossy(stdout).into_owned() + &String::from_utf8_lossy(stderr)
-    };
-    let drawings = tokio::select! {
-        drawings = within_reason(drawn.recv()) => drawings.unwrap(),
-        ended = &mut visit => panic!("{}", said(&ended.unwrap())),
-    };
-    assert_eq!(drawings.len(), TABS);
-
+    let (visit, drawings) = tabs(&visitors, &listening).await;
     let mut tables: Vec<Examples> =
         (0..PROGRAMS).map(|client| Examples::draw_of(20 + 10 * client, DIGITS, client as u64)).collect();
     contribute(&listening, &job, &apps, &tables).await;
@@ -140,5 +150,49 @@ async fn clients_of_all_kinds_contribute_to_one_round() {
     let mut kinds: Vec<String> = clients.items.iter().map(|client| client.sdk.as_ref().unwrap().to_string()).collect();
     kinds.sort_unstable();
     assert_eq!(kinds, ["browser", "browser", "c", "kotlin", "python", "rust", "rust"]);
+    listening.stop().await;
+}
+
+/// Goal: a page of a browser adds masks that clients of other kinds take off. Method: two tabs, a client in Python that
+/// was written from `docs/protocol.md`, and one of the SDK are a group. Each weighs the same; the model is the mean of
+/// what they learn, which the coordinator knew of none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tabs_python_and_the_sdk_open_the_sum_of_their_group() {
+    let Some(python) = python(MODULES) else { return };
+    let listening = Listening::start().await;
+    let Some(visitors) = Visitors::find(&listening).await else { return };
+    let mut file = linear_job(TABS + 2, DIGITS);
+    file["aggregation"] = json!({ "combine": "uniform_mean" });
+    file["secure_aggregation"] = json!({ "clip": 4.0, "levels": 4096 });
+    file.as_object_mut().unwrap().remove("update");
+    let job = create(&listening, &file).await;
+
+    let (visit, drawings) = tabs(&visitors, &listening).await;
+    let mut tables = [20, 30].map(|count| Examples::draw_of(count, DIGITS, count as u64)).to_vec();
+    let [one, other] = ["python", "rust"].map(|name| listening.directory.path().join(name));
+    std::fs::create_dir(&one).unwrap();
+    let in_python = client((&python, &listening.enrolment), &listening, &one, &tables[0], 1 << 20);
+    let ran = async { tokio::join!(output(in_python), session(&listening, &other, &tables[1])) };
+    let (output, outcome) = within_reason(ran).await;
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
+    let visited = within_reason(visit).await.unwrap();
+    assert!(visited.status.success(), "{}", said(&visited));
+    listening.until_completed(job.head.id).await;
+
+    let detail: RoundDetail = listening.look(&format!("/jobs/{}/rounds/1", job.head.id)).await.ok();
+    let [group] = <[RoundGroup; 1]>::try_from(detail.groups).unwrap();
+    assert_eq!((group.stage, group.members.len()), (GroupStage::Summed, TABS + 2), "{group:?}");
+    tables.extend(drawings.iter().map(|drawings| examples(drawings)));
+    let model = async |version: u32| {
+        let answer = listening.look(&format!("/jobs/{}/models/{version}", job.head.id)).await;
+        model_from_bytes(&answer.body).unwrap()
+    };
+    let (before, after) = (model(0).await, model(1).await);
+    let learned: Vec<Vec<f64>> = tables.iter().map(|table| averaged_by(&file, &before, &[table])).collect();
+    let mean = |place: usize| learned.iter().map(|values| values[place]).sum::<f64>() / learned.len() as f64;
+    let error = distance(&after, &(0..learned[0].len()).map(mean).collect::<Vec<_>>());
+    assert!(error < 1e-3, "the model is {error} away from the mean of the four");
+    assert!(distance(&after, &learned[2]) > 1e-2, "one tab alone is another model");
     listening.stop().await;
 }

@@ -16,6 +16,7 @@ use tributary_protocol::update::{CodecName, FORMAT, UpdateHeader, encode};
 use crate::support::{Answer, World};
 
 const PAGE: &str = include_str!("../../../../docs/protocol.md");
+const ERRORS: &str = include_str!("../../../../docs/errors.md");
 const CLIENT: &str = include_str!("../../../python/client.py");
 
 /// Schemas of the OpenAPI document whose members the page describes.
@@ -90,7 +91,7 @@ async fn the_page_has_every_call_and_every_member() {
 }
 
 #[test]
-fn the_page_has_every_word_of_the_protocol() {
+fn the_pages_have_every_word_of_the_protocol() {
     let problems = ProblemType::ALL.iter().map(|kind| kind.uri().rsplit(':').next().unwrap().to_owned());
     let reasons = FailureReason::ALL.iter().map(ToString::to_string);
     let codecs = CodecName::ALL.iter().map(ToString::to_string);
@@ -101,6 +102,7 @@ fn the_page_has_every_word_of_the_protocol() {
         let slug = format!("`{}`", kind.uri().rsplit(':').next().unwrap());
         let rows = PAGE.lines().filter(|line| line.contains(&slug));
         assert!(rows.into_iter().any(|row| row.contains(&kind.status().to_string())), "{slug}: {}", kind.status());
+        assert!(ERRORS.contains(&format!("| {slug} | {} |", kind.status())), "{slug} is not in docs/errors.md");
     }
     assert!(CLIENT.lines().count() <= 210, "the page says that the client has 210 lines");
 }
