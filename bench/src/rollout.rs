@@ -1,8 +1,8 @@
 //! A release that reaches a fleet step by step: who has it, and what it costs.
 //!
-//! Devices that never train ask the coordinator, a separate process, download what they are told, and say that they have
-//! it. Version 1 goes to all of them, version 2 to a growing share, and back. Nothing waits for the times at which devices
-//! may ask again: they say what a second of the coordinator's would be like.
+//! Devices that never train ask the coordinator, a separate process, download what they are told, and say that they
+//! have it. Version 1 goes to all of them, version 2 to a growing share, and back. Nothing waits for the times at which
+//! devices may ask again: they say what a second of the coordinator's would be like.
 
 use std::sync::Arc;
 

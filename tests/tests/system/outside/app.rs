@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 use tributary_client::Outcome;
+use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::operator::{self, Client, Job, Page, Round};
 use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::state::AssignmentState;
@@ -194,6 +196,20 @@ async fn a_program_in_c_evaluates_and_is_told_of_a_refusal() {
     listening.stop().await;
 }
 
+/// A hash of all files below these folders.
+fn hash_of(folders: &[PathBuf]) -> Sha256Hash {
+    let mut open = folders.to_vec();
+    let mut files = Vec::new();
+    while let Some(path) = open.pop() {
+        match path.is_dir() {
+            true => open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path())),
+            false => files.push(std::fs::read(&path).unwrap()),
+        }
+    }
+    files.sort();
+    Sha256Hash::of(&files.concat())
+}
+
 /// Java, Kotlin's compiler and JNA, as `scripts/test` installs them.
 pub(super) struct Jvm {
     kotlinc: PathBuf,
@@ -217,23 +233,35 @@ impl Jvm {
         None
     }
 
-    /// The classes of the example and the checks. Compiling them blocks for seconds.
-    pub(super) async fn compiled(self: &Arc<Self>, listening: &Listening) -> PathBuf {
-        let (jvm, directory) = (Arc::clone(self), listening.directory.path().to_owned());
-        tokio::task::spawn_blocking(move || jvm.compile(&directory)).await.unwrap()
+    /// The classes of the examples and the checks. Compiling them takes half a minute of a processor, so they are kept for
+    /// other tests, under a name that follows from all sources.
+    pub(super) async fn compiled(self: &Arc<Self>) -> PathBuf {
+        static COMPILING: Mutex<()> = Mutex::const_new(());
+        let _turn = COMPILING.lock().await;
+        let jvm = Arc::clone(self);
+        tokio::task::spawn_blocking(move || jvm.compile()).await.unwrap()
     }
 
-    /// Writes the bindings and compiles them with the example and the parts of the Android adapter that need no
+    /// Writes the bindings and compiles them with the examples and the parts of the Android adapter that need no
     /// Android.
-    fn compile(&self, directory: &Path) -> PathBuf {
-        let bindings = directory.join("bindings");
+    fn compile(&self) -> PathBuf {
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let work = tempfile::tempdir_in(kept).unwrap();
+        let bindings = work.path().join("bindings");
         write_bindings(uniffi::TargetLanguage::Kotlin, &bindings);
-        let classes = directory.join("classes");
-        let mut kotlinc = Command::new("bash");
-        kotlinc.arg(&self.kotlinc).arg("-nowarn").arg("-classpath").arg(&self.jna).arg("-d").arg(&classes);
-        let folders = ["ffi/kotlin", "android/src/main/kotlin/plain"].map(|folder| format!("{SOURCES}/{folder}"));
-        kotlinc.arg(bindings).args(folders).arg(concat!(env!("CARGO_MANIFEST_DIR"), "/kotlin"));
-        done(&mut kotlinc);
+        let folders =
+            ["ffi/kotlin", "android/src/main/kotlin/plain"].map(|folder| format!("{SOURCES}/{folder}").into());
+        let checks = concat!(env!("CARGO_MANIFEST_DIR"), "/kotlin").into();
+        let sources: Vec<PathBuf> = [bindings].into_iter().chain(folders).chain([checks]).collect();
+        let classes = kept.join(format!("kotlin-{}", hash_of(&sources)));
+        if !classes.exists() {
+            let compiled = work.path().join("classes");
+            let mut kotlinc = Command::new("bash");
+            kotlinc.arg(&self.kotlinc).arg("-nowarn").arg("-classpath").arg(&self.jna).arg("-d").arg(&compiled);
+            done(kotlinc.args(&sources));
+            // Another process may have been faster.
+            let _ = std::fs::rename(&compiled, &classes);
+        }
         classes
     }
 
@@ -268,7 +296,7 @@ pub(super) fn in_kotlin(jvm: &Arc<Jvm>, classes: &Path, kind: &'static str, argu
 async fn programs_in_kotlin_contribute_beside_the_sdk_and_get_exceptions_for_mistakes() {
     let Some(jvm) = Jvm::find() else { return };
     let listening = Listening::start().await;
-    let classes = jvm.compiled(&listening).await;
+    let classes = jvm.compiled().await;
     let apps =
         [in_kotlin(&jvm, &classes, "kotlin-layers", "layers"), in_kotlin(&jvm, &classes, "kotlin-trainer", "trainer")];
     contribute_beside_rust(&listening, &apps).await;

@@ -125,7 +125,7 @@ async fn clients_of_all_kinds_contribute_to_one_round() {
     let (Some(python), Some(jvm), Some(board)) = (python("tributary"), Jvm::find(), Board::aarch64()) else { return };
     let listening = Listening::start().await;
     let Some(visitors) = Visitors::find(&listening).await else { return };
-    let classes = jvm.compiled(&listening).await;
+    let classes = jvm.compiled().await;
     let kind = if has_module(&python, "torch") { "torch_digits" } else { "layers" };
     let apps = [
         in_python(python, kind),

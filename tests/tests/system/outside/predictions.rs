@@ -239,7 +239,7 @@ async fn clients_of_all_kinds_predict_the_same_without_a_coordinator() {
     let (Some(python), Some(jvm)) = (python("tributary"), Jvm::find()) else { return };
     let listening = Listening::start().await;
     let Some(visitors) = Visitors::find(&listening).await else { return };
-    let classes = jvm.compiled(&listening).await;
+    let classes = jvm.compiled().await;
     let file = listening.directory.path().join("wards.safetensors");
     let apps = apps(&listening, python, (&jvm, &classes), &file);
     let written = job_file(apps.len() + 2);
@@ -298,7 +298,7 @@ async fn clients_of_all_kinds_predict_the_same_without_a_coordinator() {
 async fn apps_in_all_languages_predict_with_the_released_model() {
     let (Some(python), Some(jvm)) = (python("tributary"), Jvm::find()) else { return };
     let listening = Listening::start().await;
-    let classes = jvm.compiled(&listening).await;
+    let classes = jvm.compiled().await;
     let apps = apps_with_sdks(&listening, python, (&jvm, &classes), "@stable");
     let job = create(&listening, &job_file(1)).await;
     let trains = listening.directory.path().join("rust");

@@ -28,7 +28,7 @@ fn the_shortest_apps_are_short() {
 async fn the_shortest_apps_take_part_and_predict() {
     let (Some(python), Some(jvm)) = (python("tributary"), Jvm::find()) else { return };
     let listening = Listening::start().await;
-    let classes = jvm.compiled(&listening).await;
+    let classes = jvm.compiled().await;
     let tests = std::env::current_exe().unwrap();
     let in_rust = Command::new(tests.ancestors().nth(2).unwrap().join("examples/smallest"));
     let mut in_python = Command::new(python);

@@ -77,7 +77,7 @@ async fn programs(listening: &Listening) -> Vec<Program> {
         }));
     }
     if let Some(jvm) = Jvm::find() {
-        let classes = jvm.compiled(listening).await;
+        let classes = jvm.compiled().await;
         programs.push(Box::new(move |directory| with(jvm.run(&classes, "tributary.example.TwoModelsKt"), directory)));
     }
     programs
