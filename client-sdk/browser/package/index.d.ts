@@ -17,8 +17,8 @@ export interface Options {
   /** The channels whose releases sessions get, at most 8. */
   channels?: string[];
   /**
-   * What the page demands of every job, whatever an operator configures. `secureAggregation`: only jobs whose updates are
-   * masked. `survivorsMin`: the fewest members whose updates are in a sum. `signed`: only groups whose members sign.
+   * What the page demands of every job, whatever an operator configures. `secureAggregation`: only jobs whose updates
+   * are masked. `survivorsMin`: the fewest members whose updates are in a sum. `signed`: only groups whose members sign.
    */
   privacyFloor?: { secureAggregation?: boolean; survivorsMin?: number; signed?: boolean };
   /** How long the coordinator may hold a check-in while it has no work: 30,000 ms by default, 60,000 at most. */
