@@ -7,6 +7,7 @@ import http.server
 import json
 import multiprocessing
 import os
+import queue
 import signal
 import ssl
 import threading
@@ -31,6 +32,8 @@ TASK = {
     "may_suspend": False,
     "steps": None,
     "losses": None,
+    "job": "points",
+    "data": None,
     "loss": "cross_entropy",
 }
 
@@ -87,17 +90,21 @@ def on_a_thread_of_the_native_part(work):
     """Calls `work` on a thread that `threading` did not make."""
     import _thread
 
-    done, result = threading.Event(), []
+    ended = queue.SimpleQueue()
 
     def call():
         # Python then knows the thread as a `_DummyThread`.
         threading.current_thread()
-        result.append(work())
-        done.set()
+        try:
+            ended.put((work(), None))
+        except BaseException as error:
+            ended.put((None, error))
 
     _thread.start_new_thread(call, ())
-    done.wait()
-    return result[0]
+    result, error = ended.get()
+    if error is not None:
+        raise error
+    return result
 
 
 def nothing():
@@ -125,7 +132,6 @@ class Trainers(unittest.TestCase):
 
         with self.assertRaisesRegex(KeyError, "on purpose"):
             Bridge(Calls(fail), untold).train(np.zeros(2, "<f4").tobytes(), None, None, json.dumps(TASK), Never())
-
 
     def test_a_checkpoint_is_kept_when_it_is_due_and_the_training_goes_on(self):
         class Steps(Calls):

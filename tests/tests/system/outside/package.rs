@@ -260,14 +260,14 @@ async fn a_python_client_evaluates_with_figures_of_its_own_and_counts_by_class()
 
 /// Goal: what the package promises without a coordinator, of forked children, signals, modules and loops. Method: its
 /// own tests, those of modules where PyTorch is installed.
-#[test]
-fn the_python_package_passes_its_own_tests() {
+#[tokio::test]
+async fn the_python_package_passes_its_own_tests() {
     let Some(python) = python("tributary") else { return };
     let with_torch = has_module(&python, "torch").then_some("package_torch");
     for tests in ["package_alone"].into_iter().chain(with_torch) {
         let mut command = Command::new(&python);
-        let output = command.args(["-m", "unittest", tests]).current_dir(Path::new(SCRIPT).parent().unwrap()).output();
-        let output = output.unwrap();
+        command.args(["-m", "unittest", tests]).current_dir(Path::new(SCRIPT).parent().unwrap());
+        let output = within_reason(output(command)).await;
         assert!(output.status.success(), "{tests}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }
