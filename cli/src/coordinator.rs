@@ -13,7 +13,8 @@ use crate::output::Output;
 use crate::privacy::PrivacyCommand;
 use crate::relay::RelayArgs;
 use crate::serve::ServeArgs;
-use crate::{demo, privacy, relay, serve};
+use crate::tree::TreeCommand;
+use crate::{demo, privacy, relay, serve, tree};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CoordinatorCommand {
@@ -31,6 +32,9 @@ pub(crate) enum CoordinatorCommand {
     /// Says what the privacy of a job comes to, and what it has spent.
     #[command(subcommand)]
     Privacy(PrivacyCommand),
+    /// Plans how the sums of a round meet: in a star, in a tree of relays, and in what is not built yet.
+    #[command(subcommand)]
+    Tree(TreeCommand),
 }
 
 pub(crate) async fn run(command: CoordinatorCommand, global: &GlobalArgs, output: &Output) -> Result<(), CliError> {
@@ -41,6 +45,7 @@ pub(crate) async fn run(command: CoordinatorCommand, global: &GlobalArgs, output
         CoordinatorCommand::Backup(args) => backup::backup(&args, output).await,
         CoordinatorCommand::Restore(args) => backup::restore(&args, output).await,
         CoordinatorCommand::Privacy(command) => privacy::run(command, global, output).await,
+        CoordinatorCommand::Tree(command) => tree::run(&command, output),
     }
 }
 

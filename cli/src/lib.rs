@@ -64,6 +64,8 @@ mod table;
 #[cfg(test)]
 mod testing;
 mod token;
+#[cfg(feature = "coordinator")]
+mod tree;
 mod units;
 
 use std::process::ExitCode;

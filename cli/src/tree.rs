@@ -1,0 +1,156 @@
+//! `tributary tree`: what a tree of members comes to, before anything is started.
+
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use tributary_engine::coded::time::{Costs, Expected, Scheme, expected};
+use tributary_engine::coded::tree::Tree;
+
+use crate::error::CliError;
+use crate::format::{count, duration_ms, percent};
+use crate::output::Output;
+
+/// Bits of a parameter on the way, in f32.
+const BITS: f64 = 32.0;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TreeCommand {
+    /// Says how long a round is expected to take in a star, in a tree of relays, with redundant members and in a ring,
+    /// and what each bears. Coded rounds and rings are not built yet. Needs no coordinator.
+    Plan(PlanArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// Children of each parent.
+    #[arg(long, value_name = "COUNT")]
+    children: u32,
+    /// Levels below the root.
+    #[arg(long, value_name = "COUNT")]
+    levels: u32,
+    /// Children without which a parent of a coded tree has its sum.
+    #[arg(long, default_value_t = 0, value_name = "COUNT")]
+    stragglers: u32,
+    /// Parameters of the model, sent as f32.
+    #[arg(long, default_value_t = 1_000_000, value_name = "COUNT")]
+    parameters: u64,
+    /// What each link carries: a number and kbit, mbit or gbit a second.
+    #[arg(long, default_value = "100mbit", value_name = "RATE")]
+    bandwidth: Bandwidth,
+    /// The mean time in which one member would work on all data, in milliseconds.
+    #[arg(long, default_value_t = 60_000, value_name = "MILLISECONDS")]
+    compute_ms: u64,
+}
+
+/// Bits per second: `100mbit`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Bandwidth(f64);
+
+#[derive(Debug, thiserror::Error)]
+#[error("a bandwidth is a number above 0 and one of kbit, mbit, gbit: 100mbit, 2.5gbit")]
+struct BandwidthError;
+
+impl FromStr for Bandwidth {
+    type Err = BandwidthError;
+
+    fn from_str(text: &str) -> Result<Self, BandwidthError> {
+        let units = [("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)];
+        let found = units.into_iter().find_map(|(unit, bits)| Some((text.strip_suffix(unit)?, bits)));
+        let (number, unit) = found.ok_or(BandwidthError)?;
+        let number: f64 = number.parse().map_err(|_| BandwidthError)?;
+        if number.is_finite() && number > 0.0 { Ok(Self(number * unit)) } else { Err(BandwidthError) }
+    }
+}
+
+/// A row. Programs rely on the names of its members.
+#[derive(Debug, Serialize)]
+struct Row {
+    scheme: &'static str,
+    /// Whether this release has it.
+    is_built: bool,
+    members: u64,
+    /// The fraction of all data that each member works on.
+    load: f64,
+    /// The share of the members, or of each parent's children, without which the sum is whole.
+    resilience: f64,
+    /// Vectors that the busiest link takes in one after the other.
+    vectors: f64,
+    expected_ms: f64,
+}
+
+pub(crate) fn run(command: &TreeCommand, output: &Output) -> Result<(), CliError> {
+    let TreeCommand::Plan(args) = command;
+    let tree = Tree::new(args.children, args.levels, args.stragglers)
+        .map_err(|error| CliError::BadSetting(error.to_string()))?;
+    let transfer = args.parameters as f64 * BITS / args.bandwidth.0 * 1000.0;
+    let rows = expected(tree, Costs { compute: args.compute_ms as f64, transfer }).map(row);
+    output.list(&rows, &["sums meet in", "members", "load", "does without", "vectors", "expected"], |row| {
+        let built = if row.is_built { "" } else { " (not built)" };
+        vec![
+            row.scheme.replace('_', " ") + built,
+            count(row.members),
+            percent(row.load),
+            percent(row.resilience),
+            format!("{:.1}", row.vectors),
+            duration_ms(row.expected_ms as u64),
+        ]
+    })?;
+    output.note("expected: members work for exponential times, and a link takes in one vector at a time");
+    Ok(())
+}
+
+fn row(Expected { scheme, members, load, resilience, vectors, time }: Expected) -> Row {
+    let (name, is_built) = match scheme {
+        Scheme::Star => ("star", true),
+        Scheme::Relays => ("relays", true),
+        Scheme::GradientCoding => ("gradient_coding", false),
+        Scheme::CodedTree => ("coded_tree", false),
+        Scheme::Ring => ("ring", false),
+    };
+    Row { scheme: name, is_built, members, load, resilience, vectors, expected_ms: time }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: TreeCommand,
+    }
+
+    fn planned(line: &str) -> Result<Vec<Value>, CliError> {
+        let (output, printed) = Output::kept(true);
+        run(&Line::parse_from(line.split_whitespace()).command, &output)?;
+        let text = printed.lock().unwrap().clone();
+        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    #[test]
+    fn a_plan_compares_the_schemes() {
+        let rows = planned("tree plan --children 4 --levels 3 --stragglers 1 --parameters 1000000 --compute-ms 32000");
+        let rows = rows.unwrap();
+        let names: Vec<_> = rows.iter().filter_map(|row| row["scheme"].as_str()).collect();
+        assert_eq!(names, ["star", "relays", "gradient_coding", "coded_tree", "ring"]);
+        // A vector takes 320 ms, so that work on all data takes as long as 100 of them.
+        let star = rows[0]["expected_ms"].as_f64().unwrap();
+        assert!((star / (84.0 * 320.0) - 1.0).abs() < 0.01, "{star}");
+        assert_eq!((&rows[3]["members"], &rows[3]["resilience"]), (&84.into(), &0.25.into()));
+        assert_eq!(rows[1]["members"], 64);
+    }
+
+    #[test]
+    fn what_cannot_be_planned_is_refused_with_the_reason() {
+        let error = planned("tree plan --children 4 --levels 3 --stragglers 4").unwrap_err();
+        assert!(error.to_string().contains("does without fewer than it has"), "{error}");
+        for rate in ["100", "mbit", "-1mbit", "0kbit", "nangbit"] {
+            assert!(rate.parse::<Bandwidth>().is_err(), "{rate}");
+        }
+        assert_eq!("2.5gbit".parse::<Bandwidth>().unwrap(), Bandwidth(2.5e9));
+    }
+}
