@@ -52,7 +52,7 @@ fn stand_in_for_cargo(folder: &Path) -> String {
 case \"$*\" in
     'run --release -- demo' | 'run --release -- demo '*) shift 3; exec '{program}' \"$@\" ;;
     'install --locked --path cli') exec {ln} -s '{program}' '{bin}' ;;
-    'run --release -p tributary-client --example smallest -- '*) shift 7; exec '{smallest}' "$@" ;;
+    'run --release -p tributary-client --example smallest -- '*) shift 7; exec '{smallest}' \"$@\" ;;
     *) echo \"the test of the README does not know: cargo $*\"; exit 64 ;;
 esac
 ",

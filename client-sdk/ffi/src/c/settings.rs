@@ -1,6 +1,7 @@
 //! Settings of a client as C has them.
 
 use std::collections::HashMap;
+use std::ffi::c_char;
 
 use super::status::{text, values};
 use super::types::{TributaryAttribute, TributarySettings};
@@ -23,7 +24,8 @@ pub(super) unsafe fn read(asked: &TributarySettings) -> Result<Settings, Tributa
         }
         let channels = values("channels", asked.channels, asked.channels_count)?;
         let channels: Result<_, _> = channels.iter().map(|channel| text("a channel", *channel)).collect();
-        let optional = |name, value: *const _| if value.is_null() { Ok(None) } else { text(name, value).map(Some) };
+        let optional =
+            |name, value: *const c_char| if value.is_null() { Ok(None) } else { text(name, value).map(Some) };
         let given_at_ms = asked.consent_given_at_ms;
         let survivors_min = u16::try_from(asked.survivors_min);
         Ok(Settings {
