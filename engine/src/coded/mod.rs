@@ -1,5 +1,5 @@
-//! Redundant computation: what it costs and saves when several members hold the same data, so that a sum need not wait for
-//! the slowest. Pure planning: which members, what load, what time to expect.
+//! Redundant computation: what it costs and saves when several members hold the same data, so that a sum need not wait
+//! for the slowest. Pure planning: which members, what load, what time to expect.
 //!
 //! | file | what it computes |
 //! |---|---|

@@ -233,8 +233,8 @@ impl Jvm {
         None
     }
 
-    /// The classes of the examples and the checks. Compiling them takes half a minute of a processor, so they are kept for
-    /// other tests, under a name that follows from all sources.
+    /// The classes of the examples and the checks. Compiling them takes half a minute of a processor, so they are kept
+    /// for other tests, under a name that follows from all sources.
     pub(super) async fn compiled(self: &Arc<Self>) -> PathBuf {
         static COMPILING: Mutex<()> = Mutex::const_new(());
         let _turn = COMPILING.lock().await;
