@@ -3124,7 +3124,8 @@ export type Secret = string;
 export interface SecureAggregation {
   /**
    * L2 norm to which clients clip their updates: a number, or a table for one that follows the updates.
-   * Default: `{ start = 0.1, quantile = 0.5, rate = 0.2 }`.
+   * Default: `{ start = 1.0, quantile = 0.9, rate = 0.2 }`, since a clip that no noise follows need not
+   * be small.
    */
   clip?: Clip;
   /** Share of the members that may work together with a dishonest coordinator, 0 to 0.33. Default: 0.1. */
