@@ -97,7 +97,7 @@ fn null_and_texts_that_are_none_are_refused_with_their_name() {
         (&|settings| settings.attributes_count = 1, "attributes is null"),
         (&|settings| (settings.attributes, settings.attributes_count) = (&raw const attribute, 1), "value is null"),
         (&|settings| settings.channels_count = 1, "channels is null"),
-        (&|settings| (settings.channels, settings.channels_count) = (&raw const bad_name, 1), "channel"),
+        (&|settings| (settings.channels, settings.channels_count) = (&raw const bad_name, 1), "is not a name"),
         (&|settings| settings.consent = empty.as_ptr(), "consent"),
         (&|settings| settings.survivors_min = 65_536, "survivors_min is above 65535"),
     ];
@@ -466,7 +466,8 @@ fn enrol_and_open_jobs_say_why_they_fail_and_statuses_have_names() {
         unsafe { CStr::from_ptr(tributary_status_name(status)) }
     };
     assert_eq!(name(TributaryStatus::Untrusted as i32), c"untrusted");
-    assert_eq!((name(0), name(13), name(-1)), (c"ok", c"unknown", c"unknown"));
+    assert_eq!(name(TributaryStatus::Privacy as i32), c"privacy");
+    assert_eq!((name(0), name(14), name(-1)), (c"ok", c"unknown", c"unknown"));
 }
 
 #[test]
