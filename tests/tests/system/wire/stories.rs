@@ -38,10 +38,12 @@ pub(super) enum Story {
     Downloads,
     /// A released model, for a client that does not train.
     Released,
+    /// A client that leaves.
+    Leave,
 }
 
 impl Story {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Train,
         Self::Evaluate,
         Self::Describe,
@@ -50,6 +52,7 @@ impl Story {
         Self::Resume,
         Self::Downloads,
         Self::Released,
+        Self::Leave,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -62,6 +65,7 @@ impl Story {
             Self::Resume => "resume",
             Self::Downloads => "downloads",
             Self::Released => "released",
+            Self::Leave => "leave",
         }
     }
 
@@ -73,6 +77,7 @@ impl Story {
             Self::Describe => Some("described"),
             Self::GiveUp => Some("gave up"),
             Self::Released => Some("released"),
+            Self::Leave => Some("left"),
             Self::Refusals | Self::Resume | Self::Downloads => None,
         }
     }
@@ -81,7 +86,7 @@ impl Story {
     pub(super) async fn world(self) -> World {
         let world = World::start().await;
         match self {
-            Self::Train | Self::GiveUp | Self::Refusals | Self::Resume => {
+            Self::Train | Self::GiveUp | Self::Refusals | Self::Resume | Self::Leave => {
                 world.job(json!({})).await;
             }
             Self::Downloads => {
@@ -136,6 +141,11 @@ impl Story {
                 let released = client.released("stable", Freshness::Latest, &AlwaysOn).await;
                 assert_eq!(released.unwrap().unwrap().card.version, 1);
                 return "released";
+            }
+            Self::Leave => {
+                client.enrol().await.unwrap();
+                assert!(client.leave().await.unwrap(), "the coordinator knows");
+                return "left";
             }
             Self::Describe => {
                 let rows = MemoryExamples::from_rows(
