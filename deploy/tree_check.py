@@ -9,6 +9,7 @@ so it ends only if both relays send the sums of four. Programs are killed at the
 """
 
 import json
+import queue
 import re
 import subprocess
 import sys
@@ -26,10 +27,10 @@ PATIENCE_S = 120
 
 
 class Service:
-    """A process, and the lines that it prints."""
+    """A process, and the first line that it prints."""
 
     def __init__(self, program, described, folder, tokens, addresses):
-        self.lines, self.came = [], threading.Condition()
+        self.line = queue.SimpleQueue()
         written = described["environment"].items()
         settings = {name: self.here(value, folder, tokens, addresses) for name, value in written}
         settings["TRIBUTARY_LOG"] = "error"
@@ -46,19 +47,16 @@ class Service:
         return "127.0.0.1" if value in ("root", "north", "south") else value
 
     def read(self):
-        for line in self.process.stdout:
-            with self.came:
-                self.lines.append(line)
-                self.came.notify_all()
-        with self.came:
-            self.lines.append(None)
-            self.came.notify_all()
+        self.line.put(self.process.stdout.readline())
+        # A full pipe would stop it.
+        for _ in self.process.stdout:
+            pass
 
     def first(self):
         """Its first line, as an object."""
-        with self.came:
-            assert self.came.wait_for(lambda: self.lines, PATIENCE_S) and self.lines[0], "it has ended"
-            return json.loads(self.lines[0])
+        line = self.line.get(timeout=PATIENCE_S)
+        assert line, "it has ended"
+        return json.loads(line)
 
 
 def main(program):

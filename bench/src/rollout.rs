@@ -1,8 +1,8 @@
 //! A release that reaches a fleet step by step: who has it, and what it costs.
 //!
-//! Devices that never train ask the coordinator, a separate process, download what they are told, and say that they
-//! have it. Version 1 goes to all of them, version 2 to a growing share, and back. Nothing waits for the times at which
-//! devices may ask again: they say what a second of the coordinator's would be like.
+//! The coordinator is a separate process. Devices that never train ask it for a release, download the release, and
+//! confirm it. Version 1 goes to all of them, version 2 to a growing share, and back. The benchmark does not wait until
+//! devices may ask again. It counts how many of them would ask in each second.
 
 use std::sync::Arc;
 
@@ -58,8 +58,8 @@ struct Measured {
     bytes_down: u64,
     /// Bytes of the same downloads, had each been the whole file.
     bytes_whole: u64,
-    /// Questions per second from now on, by the times at which devices were told to ask again: the mean over the time
-    /// until the last of them, and the busiest second.
+    /// Questions per second from now on, by the times at which devices were told to ask again: the sum of all devices'
+    /// rates, and the busiest second.
     asks_per_s: f64,
     asks_per_s_max: u32,
 }
@@ -92,7 +92,7 @@ pub(crate) async fn run(args: &RolloutArgs, output: &Output) -> Result<(), CliEr
     let mut devices: Vec<_> = devices.into_iter().map(|secret| Device { secret, has: None }).collect();
 
     let first = release(&coordinator, job, 1, Share::ALL).await?;
-    report(output, &step(&server, &mut devices, "version 1", &first, first.sha256).await?)?;
+    report(output, &step(&server, &mut devices, "version 1", &first).await?)?;
     let mut second = None;
     for share in SHARES {
         let share = Share::try_from(share).map_err(|error| CliError::Internal(error.to_string()))?;
@@ -101,13 +101,13 @@ pub(crate) async fn run(args: &RolloutArgs, output: &Output) -> Result<(), CliEr
             Some(Release { id, .. }) => coordinator.api.widen_release(*id, share).await?,
         };
         let name = format!("version 2 to {share}");
-        report(output, &step(&server, &mut devices, &name, &made, made.sha256).await?)?;
+        report(output, &step(&server, &mut devices, &name, &made).await?)?;
         second = Some(made);
     }
     if let Some(Release { id, .. }) = second {
         coordinator.api.withdraw_release(id).await?;
     }
-    report(output, &step(&server, &mut devices, "back", &first, first.sha256).await?)
+    report(output, &step(&server, &mut devices, "back", &first).await?)
 }
 
 /// A job with two versions.
@@ -156,14 +156,9 @@ async fn release(
     Ok(coordinator.api.create_release(&wanted).await?)
 }
 
-/// All devices ask, download what they are told, and say so.
-async fn step(
-    server: &Server,
-    devices: &mut Vec<Device>,
-    name: &str,
-    release: &Release,
-    wanted: Sha256Hash,
-) -> Result<Measured, CliError> {
+/// All devices ask for the release, download it, and confirm it.
+async fn step(server: &Server, devices: &mut Vec<Device>, name: &str, release: &Release) -> Result<Measured, CliError> {
+    let wanted = release.sha256;
     let had: Vec<bool> = devices.iter().map(|device| device.has == Some(wanted)).collect();
     let shared: Arc<[Device]> = std::mem::take(devices).into();
     let mut asking = JoinSet::new();
@@ -234,7 +229,7 @@ fn files(release: &Released, has: Option<Sha256Hash>) -> Vec<(String, Sha256Hash
     }
 }
 
-/// The mean number of questions per second, and the most in one second.
+/// The sum of all devices' rates of questions per second, and the most questions in one second.
 fn asks_per_s(turns: &[Turn]) -> (f64, u32) {
     let seconds: Vec<u64> = turns.iter().map(|turn| turn.ask_after_ms / 1000).collect();
     let mut counts = std::collections::BTreeMap::<u64, u32>::new();

@@ -1,8 +1,8 @@
 //! The time that a round is expected to take, by how its sums meet.
 //!
-//! A member works on its load for a random time: exponential, with a mean of the load times what all data would take. A
-//! sum is sent at once, and whoever receives takes in one vector at a time. So a star with many members waits for its
-//! network card, and one with few for the slowest.
+//! The time in which a member works on its load is exponential. Its mean is the load times what all data would take. A
+//! finished sum is sent at once, and a receiver takes in one vector at a time. A star with many members therefore waits
+//! for its network card, and a star with few members for the slowest one.
 //!
 //! Each expectation is the mean of seeded trials.
 
@@ -73,18 +73,22 @@ fn of(scheme: Scheme, tree: Tree, costs: Costs) -> Expected {
     let share = f64::from(tree.stragglers()) / children;
     let needed = f64::from(tree.children() - tree.stragglers());
     let one_code = (members - tree.stragglers_of_all()) as f64;
-    let around = 2.0 * (members - 1) as f64 / members as f64;
     let (working, load, resilience, vectors) = match scheme {
         Scheme::Star => (members, 1.0 / members as f64, 0.0, members as f64),
         Scheme::Relays => (tree.leaves(), 1.0 / tree.leaves() as f64, 0.0, children),
         Scheme::GradientCoding => (members, tree.load_of_one_code(), share, one_code),
         Scheme::CodedTree => (members, tree.load(), share, needed),
-        Scheme::Ring => (members, 1.0 / members as f64, 0.0, around),
+        Scheme::Ring => (members, 1.0 / members as f64, 0.0, around(members)),
     };
     let mut round = Round { tree, mean: costs.compute * load, transfer: costs.transfer, stream: SEED.stream() };
     let trials = (SIMULATED / members).clamp(1, TRIALS_MAX);
     let time = (0..trials).map(|_| round.time(scheme)).sum::<f64>() / trials as f64;
     Expected { scheme, members: working, load, resilience, vectors, time }
+}
+
+/// Vectors that each link of a ring carries.
+fn around(members: u64) -> f64 {
+    2.0 * (members - 1) as f64 / members as f64
 }
 
 /// Rounds of one scheme.
@@ -107,7 +111,7 @@ impl Round {
             Scheme::CodedTree => self.parent(0, true),
             Scheme::Ring => {
                 let slowest = (0..members).map(|_| self.work()).fold(0.0, f64::max);
-                slowest + 2.0 * (members - 1) as f64 / members as f64 * self.transfer
+                slowest + around(self.tree.members()) * self.transfer
             }
         }
     }

@@ -100,10 +100,7 @@ fn a_reader_who_copies_every_command_gets_a_model() {
     assert!(reader.tools.has_installed(), "the README uses `tributary` without installing it");
 
     // From here on the first terminal belongs to the coordinator.
-    first.start(SERVE);
-    let line = first.line_with("http://127.0.0.1:");
-    let server = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
-    first.line_with("tributary_operator_");
+    let server = serve(&mut first);
     assert!(reader.path("tributary.db").is_file());
     assert_the_coordinator_shows_its_pages(&server);
 
@@ -113,6 +110,14 @@ fn a_reader_who_copies_every_command_gets_a_model() {
         second.run(&reader.completed(&block.text));
     }
     assert_the_job_learned(&reader, &server);
+}
+
+/// Starts the coordinator in a terminal: its address.
+fn serve(terminal: &mut Terminal) -> String {
+    terminal.start(SERVE);
+    let line = terminal.line_with("http://127.0.0.1:");
+    terminal.line_with("tributary_operator_");
+    line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned()
 }
 
 fn assert_the_demo_ended_well(printed: &str) {

@@ -1,7 +1,7 @@
 //! `docs/start.md` does what it says, for each of its four readers.
 
 use super::pages::{Block, blocks, repository};
-use super::{Reader, SERVE};
+use super::{Reader, SERVE, serve};
 
 /// The commands of a section, which follow those that all readers type first. Returns what they printed.
 fn follow(section: &str) -> String {
@@ -15,10 +15,7 @@ fn follow(section: &str) -> String {
     let reader = Reader::new();
     reader.tools.install();
     let mut coordinator = reader.terminal(&[("TRIBUTARY_LISTEN", "127.0.0.1:0")]);
-    coordinator.start(SERVE);
-    let line = coordinator.line_with("http://127.0.0.1:");
-    let server = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
-    coordinator.line_with("tributary_operator_");
+    let server = serve(&mut coordinator);
     let mut terminal = reader.terminal(&[("TRIBUTARY_SERVER", &server)]);
     let typed = commands(first).into_iter().filter(|block| block.text != SERVE).chain(commands(mine));
     let served = server.trim_end_matches('/');

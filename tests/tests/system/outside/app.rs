@@ -10,7 +10,6 @@ use tokio::sync::Mutex;
 use tributary_client::Outcome;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::operator::{self, Client, Job, Page, Round};
-use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::state::AssignmentState;
 
 use super::Listening;
@@ -143,12 +142,8 @@ pub(super) async fn contribute(listening: &Listening, job: &Job, apps: &[App], t
 
 /// The job's model is, to this tolerance, the mean of what clients with these examples make of its first one.
 pub(super) async fn has_learned(listening: &Listening, job: &Job, file: &Value, tables: &[Examples], tolerance: f64) {
-    let model = async |version: u32| {
-        let answer = listening.look(&format!("/jobs/{}/models/{version}", job.head.id)).await;
-        model_from_bytes(&answer.body).unwrap()
-    };
-    let expected = averaged_by(file, &model(0).await, &tables.iter().collect::<Vec<_>>());
-    let error = distance(&model(1).await, &expected);
+    let expected = averaged_by(file, &listening.model(job.head.id, 0).await, &tables.iter().collect::<Vec<_>>());
+    let error = distance(&listening.model(job.head.id, 1).await, &expected);
     assert!(error < tolerance, "the model is {error} away from the mean of all clients");
 }
 

@@ -13,7 +13,6 @@ use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::model::Model;
 use tributary_protocol::operator::{self, Job, Page, Round};
 use tributary_protocol::plan::Training;
-use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AssignmentState, Phase};
 
@@ -184,11 +183,7 @@ async fn a_client_written_from_the_protocol_page_contributes_beside_the_sdk() {
     assert_eq!(printed["round"], 1);
     assert_eq!(printed["loss"].as_f64(), theirs.loss, "{printed}");
 
-    let model = async |version: u32| {
-        let answer = listening.look(&format!("/jobs/{}/models/{version}", job.head.id)).await;
-        model_from_bytes(&answer.body).unwrap()
-    };
-    let (before, after) = (model(0).await, model(1).await);
+    let (before, after) = (listening.model(job.head.id, 0).await, listening.model(job.head.id, 1).await);
     let error = distance(&after, &averaged(&before, &[&first, &second, &third]));
     assert!(error < 1e-6, "the model is {error} away from the mean of the three clients");
     let without = distance(&after, &averaged(&before, &[&first, &second]));

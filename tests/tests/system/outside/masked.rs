@@ -11,7 +11,6 @@ use tributary_client::Outcome;
 use tributary_client::secure::{GroupTrust, Member, Terms, system_entropy};
 use tributary_protocol::device::{Assignment, CheckInResponse};
 use tributary_protocol::operator::{GroupProgress, Job, RoundDetail, RoundGroup};
-use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::secure::messages::{Formed, Inbox};
 use tributary_protocol::secure::quantise::Quantiser;
 use tributary_protocol::state::{GroupStage, Phase};
@@ -76,10 +75,7 @@ impl Clients {
 
     /// Checks that the model has become the mean of these clients, and not that of all but the first.
     async fn check_mean(&self, job: &Job, file: &Value, tolerance: f64) {
-        let model = async |version: u32| {
-            let answer = self.listening.look(&format!("/jobs/{}/models/{version}", job.head.id)).await;
-            model_from_bytes(&answer.body).unwrap()
-        };
+        let model = async |version| self.listening.model(job.head.id, version).await;
         let (before, after) = (model(0).await, model(1).await);
         let mean_of = |tables: &[Examples]| averaged_by(file, &before, &tables.iter().collect::<Vec<_>>());
         let error = distance(&after, &mean_of(&self.tables));

@@ -11,7 +11,6 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tributary_client::Outcome;
 use tributary_protocol::operator::{self, Page, RoundDetail, RoundGroup};
-use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::state::GroupStage;
 
 use super::Listening;
@@ -19,7 +18,7 @@ use super::app::{App, Jvm, contribute, create, has_learned, in_c, in_kotlin, lin
 use super::boards::Board;
 use super::client::{Examples, MODULES, averaged_by, client, distance, session};
 use super::package::SCRIPT;
-use crate::support::{has_module, output, python, within_reason};
+use crate::support::{has_module, output, python, said, within_reason};
 
 const DASHBOARD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../dashboard");
 /// What the page `/join` draws: 8x8 numbers, and ten digits.
@@ -95,10 +94,6 @@ async fn tabs(visitors: &Visitors, listening: &Listening) -> (JoinHandle<Output>
     };
     assert_eq!(drawings.len(), TABS);
     (visit, drawings)
-}
-
-fn said(Output { stdout, stderr, .. }: &Output) -> String {
-    String::from_utf8_lossy(stdout).into_owned() + &String::from_utf8_lossy(stderr)
 }
 
 fn examples(drawings: &[Drawing]) -> Examples {
@@ -184,11 +179,7 @@ async fn tabs_python_and_the_sdk_open_the_sum_of_their_group() {
     let [group] = <[RoundGroup; 1]>::try_from(detail.groups).unwrap();
     assert_eq!((group.stage, group.members.len()), (GroupStage::Summed, TABS + 2), "{group:?}");
     tables.extend(drawings.iter().map(|drawings| examples(drawings)));
-    let model = async |version: u32| {
-        let answer = listening.look(&format!("/jobs/{}/models/{version}", job.head.id)).await;
-        model_from_bytes(&answer.body).unwrap()
-    };
-    let (before, after) = (model(0).await, model(1).await);
+    let (before, after) = (listening.model(job.head.id, 0).await, listening.model(job.head.id, 1).await);
     let learned: Vec<Vec<f64>> = tables.iter().map(|table| averaged_by(&file, &before, &[table])).collect();
     let mean = |place: usize| learned.iter().map(|values| values[place]).sum::<f64>() / learned.len() as f64;
     let error = distance(&after, &(0..learned[0].len()).map(mean).collect::<Vec<_>>());

@@ -41,7 +41,9 @@ use tokio_util::sync::CancellationToken;
 use tributary_client::Trust;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
+use tributary_protocol::model::Model;
 use tributary_protocol::operator::Job;
+use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::state::JobState;
 use tributary_server::app::App;
 use tributary_server::net::{PinnedCa, TlsSource};
@@ -99,6 +101,11 @@ impl Listening {
 
     async fn look(&self, path: &str) -> Answer {
         Answer::to(self.operate(Method::GET, path)).await
+    }
+
+    /// A version of a job's model.
+    async fn model(&self, job: JobId, version: u32) -> Model {
+        model_from_bytes(&self.look(&format!("/jobs/{job}/models/{version}")).await.body).unwrap()
     }
 
     /// Waits until all rounds of a job have ended.

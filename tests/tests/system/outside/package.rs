@@ -7,7 +7,6 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tributary_client::Outcome;
 use tributary_protocol::operator::{self, Job, Page, Round};
-use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::state::{AssignmentState, Phase};
 
 use super::Listening;
@@ -90,12 +89,8 @@ async fn python_clients_contribute_beside_the_sdk_and_the_operator_reads_the_out
         let client: Value = listening.look(&format!("/clients/{}", theirs.client)).await.ok();
         assert_eq!(client["attributes"]["kind"], *kind, "{client}");
     }
-    let model = async |version: u32| {
-        let answer = listening.look(&format!("/jobs/{}/models/{version}", job.head.id)).await;
-        model_from_bytes(&answer.body).unwrap()
-    };
-    let expected = averaged(&model(0).await, &tables.iter().collect::<Vec<_>>());
-    let error = distance(&model(1).await, &expected);
+    let expected = averaged(&listening.model(job.head.id, 0).await, &tables.iter().collect::<Vec<_>>());
+    let error = distance(&listening.model(job.head.id, 1).await, &expected);
     assert!(error < 1e-6, "the model is {error} away from the mean of all clients");
 
     let ca = listening.ca.file.display().to_string();
@@ -214,9 +209,9 @@ async fn python_trainers_correct_their_gradients_as_the_sdk_does() {
             }
         }
         listening.until_completed(job.head.id).await;
-        let answer = listening.look(&format!("/jobs/{}/models/3", job.head.id)).await;
+        let model = listening.model(job.head.id, 3).await;
         listening.stop().await;
-        model_from_bytes(&answer.body).unwrap().values().to_vec()
+        model.into_values()
     };
     let expected = within_reason(after("rust")).await;
     let torch = has_module(&python, "torch").then_some("torch");

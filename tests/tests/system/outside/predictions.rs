@@ -1,7 +1,7 @@
 //! Clients of all kinds predict with what they have learned, while there is no coordinator.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::Arc;
 
 use axum::Router;
@@ -25,7 +25,7 @@ use super::boards::Board;
 use super::client::{Examples, session};
 use super::mixed_cohort::{Visitors, in_python};
 use super::package::SCRIPT;
-use crate::support::{Answer, output, printed, python, within_reason};
+use crate::support::{Answer, output, printed, python, said, within_reason};
 
 const JOB: &str = "wards";
 const ROUNDS: u32 = 2;
@@ -224,10 +224,6 @@ async fn export(listening: &Listening, Job { head, file, plan_hash, .. }: &Job, 
     let card = ModelCard { job, version, sha256, plan_sha256: *plan_hash, loss, model: file.model.clone() };
     std::fs::write(to, model_to_bytes(&model, &card.metadata())).unwrap();
     model
-}
-
-fn said(Output { stdout, stderr, .. }: &Output) -> String {
-    String::from_utf8_lossy(stdout).into_owned() + &String::from_utf8_lossy(stderr)
 }
 
 /// Goal: a device uses what it has learned, whatever it is and without a network. Method: clients in Rust, C, Kotlin,

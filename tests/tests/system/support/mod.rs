@@ -22,7 +22,7 @@ pub(crate) use exchanges::{Exchanges, call_of};
 pub(crate) use files::{WEIGHTS, bytes_of_tensors, delta_file, evaluated_job, job_file};
 pub(crate) use log::Log;
 pub(crate) use postgres::{Database, postgres};
-pub(crate) use process::{output, printed};
+pub(crate) use process::{output, printed, said};
 pub(crate) use python::{has_module, python};
 pub(crate) use sdk::{Adds, JumpingClock, Meanwhile, draw_everybody, sdk_client, sdk_client_at, sdk_client_over};
 pub(crate) use webhook::Webhook;

@@ -28,8 +28,12 @@ pub(crate) async fn output(mut command: Command) -> Output {
 /// Runs a program to its end: what it prints.
 pub(crate) async fn printed(command: Command) -> String {
     let what = format!("{command:?}");
-    let Output { status, stdout, stderr } = output(command).await;
-    let [out, err] = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(status.success(), "{what}: {out}{err}");
-    out
+    let output = output(command).await;
+    assert!(output.status.success(), "{what}: {}", said(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What a program has printed, and then its errors.
+pub(crate) fn said(Output { stdout, stderr, .. }: &Output) -> String {
+    String::from_utf8_lossy(stdout).into_owned() + &String::from_utf8_lossy(stderr)
 }
