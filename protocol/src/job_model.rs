@@ -7,6 +7,9 @@ use crate::layers::{Layer, ModelSpec, ModelSpecError, ModelTable};
 use crate::model::{ParameterList, ParameterSpec};
 use crate::sharing::{Parts, Sharing};
 
+/// A name or a paragraph, and a link to the rest: every client gets it with every plan.
+const LICENSE_BYTES_MAX: usize = 1_000;
+
 /// The model of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "JobModelTable", into = "JobModelTable")]
@@ -17,9 +20,20 @@ pub struct JobModel {
     pub sharing: Sharing,
     /// What the network is fed; none where clients feed it what they have.
     pub inputs: Option<Inputs>,
+    /// The terms under which the model may be used, for people: they travel with the plan and in each exported file.
+    pub license: Option<String>,
 }
 
 impl JobModel {
+    /// Whether its licence is a text that a terminal can show, of a length that a plan can carry.
+    pub(crate) fn has_readable_license(&self) -> bool {
+        let is_readable = |text: &str| {
+            let is_shown = |letter: char| letter == '\n' || !letter.is_control();
+            !text.trim().is_empty() && text.len() <= LICENSE_BYTES_MAX && text.chars().all(is_shown)
+        };
+        self.license.as_deref().is_none_or(is_readable)
+    }
+
     /// Whether a round of sums must fix something before clients can train.
     pub fn lacks_statistics(&self) -> bool {
         self.inputs.as_ref().is_some_and(Inputs::lacks_statistics)
@@ -66,7 +80,7 @@ impl Default for JobModel {
 
 impl From<ModelSpec> for JobModel {
     fn from(spec: ModelSpec) -> Self {
-        Self { spec, sharing: Sharing::default(), inputs: None }
+        Self { spec, sharing: Sharing::default(), inputs: None, license: None }
     }
 }
 
@@ -88,22 +102,24 @@ struct JobModelTable {
     personal: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     inputs: Option<Inputs>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    license: Option<String>,
 }
 
 impl TryFrom<JobModelTable> for JobModel {
     type Error = &'static str;
 
     fn try_from(table: JobModelTable) -> Result<Self, Self::Error> {
-        let JobModelTable { input, layers, parameters, shared, frozen, personal, inputs } = table;
+        let JobModelTable { input, layers, parameters, shared, frozen, personal, inputs, license } = table;
         let spec = ModelTable { input, layers, parameters }.try_into()?;
-        Ok(Self { spec, sharing: Sharing { shared, frozen, personal }, inputs })
+        Ok(Self { spec, sharing: Sharing { shared, frozen, personal }, inputs, license })
     }
 }
 
 impl From<JobModel> for JobModelTable {
-    fn from(JobModel { spec, sharing: Sharing { shared, frozen, personal }, inputs }: JobModel) -> Self {
+    fn from(JobModel { spec, sharing: Sharing { shared, frozen, personal }, inputs, license }: JobModel) -> Self {
         let ModelTable { input, layers, parameters } = spec.into();
-        Self { input, layers, parameters, shared, frozen, personal, inputs }
+        Self { input, layers, parameters, shared, frozen, personal, inputs, license }
     }
 }
 
@@ -127,6 +143,19 @@ mod tests {
         );
         let unknown = toml::from_str::<JobModel>(&text.replace("personal", "private"));
         assert!(unknown.unwrap_err().to_string().contains("unknown field `private`"));
+    }
+
+    #[test]
+    fn a_license_travels_with_the_model() {
+        let model: JobModel = serde_json::from_str(r#"{"parameters":[],"license":"CC BY 4.0"}"#).unwrap();
+        assert_eq!(serde_json::to_string(&model).unwrap(), r#"{"parameters":[],"license":"CC BY 4.0"}"#);
+        let is_readable =
+            |license: &str| JobModel { license: Some(license.to_owned()), ..model.clone() }.has_readable_license();
+        assert!(is_readable("CC BY 4.0") && is_readable("two\nlines") && is_readable(&"x".repeat(LICENSE_BYTES_MAX)));
+        let long = "x".repeat(LICENSE_BYTES_MAX + 1);
+        for text in ["", " \n", "\u{1b}[31mred", long.as_str()] {
+            assert!(!is_readable(text), "{text:?}");
+        }
     }
 
     #[test]

@@ -101,11 +101,13 @@ impl PartialSchema for JobModel {
             ArrayBuilder::new().items(name).description(Some(description))
         };
         let with_lists = |table: ObjectBuilder| {
+            let license = ObjectBuilder::new().schema_type(Type::String);
             table
                 .property("shared", patterns("Parameters that clients train together, as names with stars."))
                 .property("frozen", patterns("Parameters that nobody changes."))
                 .property("personal", patterns("Parameters that never leave a device."))
                 .property("inputs", Ref::from_schema_name("Inputs"))
+                .property("license", license.description(Some("The terms under which the model may be used.")))
                 .additional_properties(Some(AdditionalProperties::FreeForm(false)))
         };
         let layers = with_lists(

@@ -211,7 +211,8 @@ async fn write_onnx(api: &Api, job: &Job, version: &ModelVersion, path: &Path) -
     let body = std::fs::read(plain.path()).map_err(CliError::file("read", path))?;
     let model = model_in_form(&body, &Arc::new(parameters), ModelForm::F32).map_err(ExportError::OtherModel)?;
     let number = ("version".to_owned(), version.version.to_string());
-    let metadata = vec![("job".to_owned(), job.head.id.to_string()), number];
+    let license = job.file.model.license.clone().map(|text| ("license".to_owned(), text));
+    let metadata = [("job".to_owned(), job.head.id.to_string()), number].into_iter().chain(license).collect();
     let inputs = job.file.model.inputs.clone().unwrap_or_default();
     let preparation = Preparation::of(&inputs);
     let (values, channels) = (network.input.iter().product(), network.input.first().copied().unwrap_or(1));

@@ -129,7 +129,7 @@ pub struct TrainTask<'a> {
 impl<'a> TrainTask<'a> {
     /// The network and its inputs, as in the job's file.
     pub fn table(&self) -> JobModel {
-        JobModel { spec: self.spec.clone(), sharing: Sharing::default(), inputs: self.inputs.cloned() }
+        JobModel { spec: self.spec.clone(), sharing: Sharing::default(), inputs: self.inputs.cloned(), license: None }
     }
 
     /// Training of every parameter on the plain loss, for as long as it takes.
@@ -279,7 +279,7 @@ pub struct EvaluateTask<'a> {
 impl<'a> EvaluateTask<'a> {
     /// The network and its inputs, as in the job's file.
     pub fn table(&self) -> JobModel {
-        JobModel { spec: self.spec.clone(), sharing: Sharing::default(), inputs: self.inputs.cloned() }
+        JobModel { spec: self.spec.clone(), sharing: Sharing::default(), inputs: self.inputs.cloned(), license: None }
     }
 
     /// Measures this loss of the model on all examples.

@@ -257,6 +257,24 @@ describe("a new job", () => {
     // The browser itself complains of the refused text.
     expect(complaints.filter((complaint) => !/status of 4(00|22)/.test(complaint))).toEqual([]);
   });
+
+  it("is written from the head of a table", async () => {
+    const { page, complaints } = browser;
+    await open(page, looked.base, looked.token, "#/jobs/new");
+    await page.getByText(/^Valid/).waitFor();
+    const buffer = Buffer.from("x,y,where\n1,2,in\n3,NA,out\n");
+    await page.getByLabel("CSV file of one client").setInputFiles({ name: "points.csv", mimeType: "text/csv", buffer });
+    await page.getByText("2 examples of 3 columns.").waitFor();
+    const text = page.getByLabel("Job file as TOML");
+    expect(await text.inputValue()).toContain('target = { name = "where", classes = ["in", "out"] }');
+    // 32 units for two inputs, and one score for each class.
+    if (!looked.mock) await page.getByText("Valid: a model of 162 parameters.").waitFor();
+    await page.getByLabel("Target", { exact: true }).selectOption("x");
+    await page.getByLabel("It is", { exact: true }).selectOption("number");
+    expect(await text.inputValue()).toContain('loss = "mse"');
+    if (!looked.mock) await page.getByText(/^Valid: a model of 1\d\d parameters\.$/).waitFor();
+    expect(complaints).toEqual([]);
+  });
 });
 
 describe("a job that waits for its first model", () => {

@@ -301,6 +301,8 @@ impl JobFile {
         if self.analysis.is_none() {
             self.training.check()?;
         }
+        let readable = "a text of at most 1000 bytes";
+        require(self.model.has_readable_license(), "[model] license", readable)?;
         if let Some(inputs) = &self.model.inputs {
             inputs.check(&self.model.spec, self.training.loss)?;
         }

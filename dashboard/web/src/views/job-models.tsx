@@ -200,6 +200,7 @@ function UseModel({ job }: { job: Job }) {
           : "The network is part of the app, and the file has its parameters."}{" "}
         The best version from the command line: <code>tributary job export {job.file.name} --best</code>
       </p>
+      {job.file.model.license && <p class="hint">License: {job.file.model.license}</p>}
       <Segmented label="How to use this model" value={way} onChange={setWay} options={ways} />
       <Command text={programOf(job, way)} />
     </div>

@@ -13,6 +13,7 @@ import { Glyph } from "../ui/glyph";
 import { Choice, Command, Empty, Panel, Trouble } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 import { Toml } from "./job-file";
+import { TableOfJob } from "./new-job-table";
 
 /** The file is checked when typing pauses for so long, in milliseconds. */
 const TYPING_MS = 500;
@@ -190,6 +191,7 @@ function Editor({
             </button>
           </div>
         </Panel>
+        <TableOfJob population={population} onJob={(job) => edit(withName(job, taken(population)))} />
         <Panel title="From the command line">
           <Command text="tributary job create job.toml" />
         </Panel>

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tributary_client::{AlwaysOn, Client, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer};
+use tributary_client::{AlwaysOn, Client, Outcome};
 use tributary_protocol::state::Phase;
 
 use super::sessions::session;
-use crate::support::{Adds, JumpingClock, World, within_reason};
+use crate::support::{Adds, JumpingClock, Scatters, World, within_reason};
 
 /// What heads, JSON and what was on its way when the connection broke may add to the bytes of the bodies.
 const BESIDES_BYTES_MAX: u64 = 64 << 10;
@@ -95,26 +95,6 @@ async fn pass(
             cuts.lock().unwrap().pop();
             return;
         }
-    }
-}
-
-/// Moves every weight by chance, so that its update hardly shrinks.
-struct Scatters(Adds);
-
-impl Trainer for Scatters {
-    fn examples(&self) -> u64 {
-        self.0.examples
-    }
-
-    fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
-        let mut trained = self.0.train(task, should_stop)?;
-        let mut stream = task.seed.stream();
-        trained.values.iter_mut().for_each(|value| *value += stream.uniform(-0.25, 0.25));
-        Ok(trained)
-    }
-
-    fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
-        self.0.evaluate(task, should_stop)
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) use log::Log;
 pub(crate) use postgres::{Database, postgres};
 pub(crate) use process::{output, printed, said};
 pub(crate) use python::{has_module, python};
-pub(crate) use sdk::{Adds, JumpingClock, Meanwhile, draw_everybody, sdk_client, sdk_client_at, sdk_client_over};
+pub(crate) use sdk::{
+    Adds, JumpingClock, Meanwhile, Scatters, draw_everybody, sdk_client, sdk_client_at, sdk_client_over,
+};
 pub(crate) use webhook::Webhook;
 pub(crate) use world::{NOW_MS, World, directory_in_memory, http, within_reason};

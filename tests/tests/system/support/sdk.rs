@@ -14,6 +14,7 @@ use tributary_engine::round::Candidate;
 use tributary_protocol::abilities::Abilities;
 use tributary_protocol::example_sets::ExampleSets;
 use tributary_protocol::operator::{Client as Enrolled, Page};
+use tributary_protocol::plan::Algorithm;
 use tributary_protocol::update::CodecName;
 
 use super::World;
@@ -25,17 +26,27 @@ pub(crate) struct Adds {
     pub(crate) examples: u64,
     /// How often it was asked to train.
     pub(crate) trained: u32,
+    /// Whether it takes part in jobs of SCAFFOLD and FedDyn.
+    follows: bool,
 }
 
 impl Adds {
     pub(crate) fn new(step: f32) -> Self {
-        Self { step, examples: 10, trained: 0 }
+        Self { step, examples: 10, trained: 0, follows: false }
+    }
+
+    pub(crate) fn following(self) -> Self {
+        Self { follows: true, ..self }
     }
 }
 
 impl Trainer for Adds {
     fn examples(&self) -> u64 {
         self.examples
+    }
+
+    fn follows(&self, algorithm: &Algorithm) -> bool {
+        self.follows || !algorithm.corrects_gradients()
     }
 
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
@@ -63,6 +74,26 @@ impl<F: FnMut() -> Result<(), TrainError> + Send> Trainer for Meanwhile<F> {
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
         (self.1)()?;
         self.0.train(task, should_stop)
+    }
+
+    fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
+        self.0.evaluate(task, should_stop)
+    }
+}
+
+/// Moves every weight by chance, so that its update hardly shrinks.
+pub(crate) struct Scatters(pub(crate) Adds);
+
+impl Trainer for Scatters {
+    fn examples(&self) -> u64 {
+        self.0.examples
+    }
+
+    fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
+        let mut trained = self.0.train(task, should_stop)?;
+        let mut stream = task.seed.stream();
+        trained.values.iter_mut().for_each(|value| *value += stream.uniform(-0.25, 0.25));
+        Ok(trained)
     }
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {

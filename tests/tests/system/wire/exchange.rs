@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use reqwest::header::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tributary_protocol::body::{UnpackError, Unpacker, shrink};
 
 /// Headers of requests that are part of the protocol.
 const REQUEST_HEADERS: [&str; 7] =
@@ -24,6 +25,11 @@ const ANSWER_HEADERS: [&str; 9] = [
     "tributary-ask-after-ms",
 ];
 
+/// Longer bodies are packed, or not kept.
+const BYTES_MAX: usize = 64 << 10;
+/// More than any model of a story has.
+const UNPACKED_BYTES_MAX: u64 = 4 << 20;
+
 /// The exchanges of a story, in order.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Recorded {
@@ -36,6 +42,8 @@ pub(super) enum Step {
     Exchange(Box<Exchange>),
     /// The coordinator's clock goes on by so many milliseconds.
     PassMs(i64),
+    /// An operator releases this version of the only job.
+    Release(u32),
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -49,6 +57,9 @@ pub(super) struct Exchange {
     pub(super) status: u16,
     pub(super) answer_headers: BTreeMap<String, String>,
     pub(super) answer: Content,
+    /// Whether the connection broke before the client had the answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) broke: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,12 +78,20 @@ pub(super) enum Content {
     Nothing,
     Json(Value),
     Base64(String),
+    /// Many bytes, as one zstd frame in base64.
+    Packed(String),
+    /// So many bytes that are not kept: too many for a recording, packed or not.
+    Cut(usize),
 }
 
 impl Content {
     pub(super) fn of(bytes: &[u8]) -> Self {
         match serde_json::from_slice(bytes) {
             _ if bytes.is_empty() => Self::Nothing,
+            _ if bytes.len() > BYTES_MAX => match shrink(bytes.to_vec()) {
+                packed if packed.len() > BYTES_MAX => Self::Cut(bytes.len()),
+                packed => Self::Packed(STANDARD.encode(packed)),
+            },
             Ok(value @ Value::Object(_)) => Self::Json(value),
             _ => Self::Base64(STANDARD.encode(bytes)),
         }
@@ -83,8 +102,23 @@ impl Content {
             Self::Nothing => Vec::new(),
             Self::Json(value) => value.to_string().into_bytes(),
             Self::Base64(text) => STANDARD.decode(text).unwrap(),
+            Self::Packed(text) => unpacked(&STANDARD.decode(text).unwrap()),
+            Self::Cut(_) => panic!("it was too long to be kept"),
         }
     }
+}
+
+/// What is in a zstd frame.
+pub(super) fn unpacked(frame: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    let mut unpacker = Unpacker::new(UNPACKED_BYTES_MAX);
+    let mut keep = |piece: &[u8]| {
+        whole.extend_from_slice(piece);
+        Ok::<_, UnpackError>(())
+    };
+    unpacker.push(frame, &mut keep).unwrap();
+    unpacker.finish().unwrap();
+    whole
 }
 
 pub(super) fn request_headers(headers: &HeaderMap) -> BTreeMap<String, String> {

@@ -4,6 +4,7 @@
 //! `TRIBUTARY_TEST_WRITE_WIRE=1` records those of the release that is built. Recordings of earlier releases never
 //! change.
 
+mod by_hand;
 mod exchange;
 mod old_client;
 mod old_coordinator;
@@ -65,7 +66,7 @@ async fn every_story_of_this_release_is_recorded() {
 async fn clients_of_every_release_can_talk_to_this_coordinator() {
     let recordings = recordings();
     assert!(!recordings.is_empty());
-    for (release, story, recorded) in recordings {
+    for (release, story, recorded) in recordings.into_iter().filter(|(_, story, _)| story.is_kept()) {
         Box::pin(old_client::play(&format!("{release} {}", story.name()), story, &recorded)).await;
     }
 }

@@ -3,12 +3,12 @@
 use reqwest::Method;
 use reqwest::header::AUTHORIZATION;
 use serde_json::Value;
-use tributary_protocol::body::{UnpackError, Unpacker, is_packed, shrink};
+use tributary_protocol::body::{is_packed, shrink};
 use tributary_protocol::digest::{REPR_DIGEST, parse_repr_digest, repr_digest};
 use tributary_protocol::hash::Sha256Hash;
 
-use super::exchange::{Bearer, Content, Exchange, Recorded, Step, answer_headers};
-use super::stories::{Story, played};
+use super::exchange::{Bearer, Content, Exchange, Recorded, Step, answer_headers, unpacked};
+use super::stories::{Story, played, release};
 use crate::support::World;
 
 /// A secret that no coordinator knows.
@@ -26,6 +26,10 @@ pub(super) async fn play(name: &str, story: Story, recorded: &Recorded) {
         let exchange = match step {
             Step::PassMs(by_ms) => {
                 world.pass_ms(*by_ms).await;
+                continue;
+            }
+            Step::Release(version) => {
+                release(&world, *version).await;
                 continue;
             }
             Step::Exchange(exchange) => exchange,
@@ -69,14 +73,14 @@ async fn send(
     let mut request = world.request(method.parse::<Method>().unwrap(), &names.in_text(path));
     request = request.header(AUTHORIZATION, format!("Bearer {bearer}"));
     for (name, value) in &exchange.headers {
-        request = request.header(name, if name == REPR_DIGEST { names.digest(value) } else { value.clone() });
+        request = request.header(name, if name == REPR_DIGEST { names.digest(value) } else { names.in_text(value) });
     }
     let answer = request.body(names.in_bytes(&exchange.request.bytes())).send().await.unwrap();
     let (status, headers) = (answer.status().as_u16(), answer_headers(answer.headers()));
     (status, headers, answer.bytes().await.unwrap().to_vec())
 }
 
-/// The ids of the recording, each with the one in this world.
+/// The ids and hashes of the recording, each with the one in this world.
 struct Names<'a> {
     recorded: &'a Recorded,
     pairs: Vec<(String, String)>,
@@ -92,7 +96,7 @@ impl Names<'_> {
                     .for_each(|(a, b)| self.learn(a, b));
             }
             (Value::Array(before), Value::Array(now)) => before.iter().zip(now).for_each(|(a, b)| self.learn(a, b)),
-            (Value::String(before), Value::String(now)) if is_id(before) && before.len() == now.len() => {
+            (Value::String(before), Value::String(now)) if (is_id(before) && is_id(now)) || are_hashes(before, now) => {
                 self.pairs.push((before.clone(), now.clone()));
             }
             _ => {}
@@ -133,21 +137,13 @@ impl Names<'_> {
     }
 }
 
-fn unpacked(frame: &[u8]) -> Vec<u8> {
-    let mut whole = Vec::new();
-    let mut unpacker = Unpacker::new(1 << 20);
-    let mut keep = |piece: &[u8]| {
-        whole.extend_from_slice(piece);
-        Ok::<_, UnpackError>(())
-    };
-    unpacker.push(frame, &mut keep).unwrap();
-    unpacker.finish().unwrap();
-    whole
-}
-
 fn is_id(text: &str) -> bool {
     let digits = ["client_", "job_", "assignment_", "release_"].iter().find_map(|kind| text.strip_prefix(kind));
     digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+}
+
+fn are_hashes(before: &str, now: &str) -> bool {
+    [before, now].iter().all(|text| text.parse::<Sha256Hash>().is_ok())
 }
 
 /// Whether a value has what an earlier one had: its members, their kinds, and words that programs decide by.
@@ -168,7 +164,7 @@ fn still_there(before: &Value, now: &Value, at: &str) -> Result<(), String> {
         (Value::Number(_), Value::Number(_)) => Ok(()),
         (Value::String(before), Value::String(now)) if is_id(before) && is_id(now) => Ok(()),
         // Hashes follow from models, which follow from ids.
-        (Value::String(before), Value::String(now)) if before.len() == 64 && now.len() == 64 => Ok(()),
+        (Value::String(before), Value::String(now)) if are_hashes(before, now) => Ok(()),
         (before, now) if before == now => Ok(()),
         (before, now) => Err(format!("{at} is {now}, and was {before}")),
     }

@@ -3,22 +3,28 @@
 use std::sync::Arc;
 
 use reqwest::Method;
-use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 use tributary_client::examples::{MemoryExamples, RawTargets};
-use tributary_client::transport::Request;
 use tributary_client::{
     AlwaysOn, Client, ClientError, Freshness, LayerTrainer, Outcome, TrainError, Trainer, Transport,
 };
-use tributary_protocol::device::{CheckInResponse, EnrolResponse, PARTIAL_UPLOAD, UPLOAD_COMPLETE, UPLOAD_OFFSET};
-use tributary_protocol::digest::{REPR_DIGEST, repr_digest};
-use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::operator::{Job, Page};
 
+use super::by_hand::{downloads, refusals, resume};
 use super::exchange::Recorded;
-use super::old_client::UNKNOWN;
 use super::recording::Recorder;
-use crate::support::{Adds, JumpingClock, Meanwhile, World, delta_file, evaluated_job, job_file, within_reason};
+use crate::support::{
+    Adds, Answer, JumpingClock, Meanwhile, Scatters, World, bytes_of_tensors, evaluated_job, job_file, sdk_client,
+    within_reason,
+};
+
+/// Parameters of the model whose updates are long enough to be resumed: of this many, also as a zstd frame.
+const LARGE: usize = 400_000;
+/// Parameters of the model whose versions are shorter as differences.
+const SMALL: usize = 2_000;
+/// After this time a client asks for a release again.
+const ASKS_AGAIN_MS: u64 = 7_200_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Story {
@@ -32,26 +38,35 @@ pub(super) enum Story {
     GiveUp,
     /// What the coordinator refuses.
     Refusals,
-    /// An upload that breaks off and goes on.
+    /// A client of SCAFFOLD, with the control vectors of the others.
+    Corrected,
+    /// An upload that breaks off and goes on, by a session.
+    Broken,
+    /// The same by hand, with mistakes.
     Resume,
     /// A model as the difference to the one before, and in pieces.
     Downloads,
     /// A released model, for a client that does not train.
     Released,
+    /// The next release, as the difference to the one that the client has.
+    Updated,
     /// A client that leaves.
     Leave,
 }
 
 impl Story {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Train,
         Self::Evaluate,
         Self::Describe,
         Self::GiveUp,
         Self::Refusals,
+        Self::Corrected,
+        Self::Broken,
         Self::Resume,
         Self::Downloads,
         Self::Released,
+        Self::Updated,
         Self::Leave,
     ];
 
@@ -62,9 +77,12 @@ impl Story {
             Self::Describe => "describe",
             Self::GiveUp => "give_up",
             Self::Refusals => "refusals",
+            Self::Corrected => "corrected",
+            Self::Broken => "broken",
             Self::Resume => "resume",
             Self::Downloads => "downloads",
             Self::Released => "released",
+            Self::Updated => "updated",
             Self::Leave => "leave",
         }
     }
@@ -72,14 +90,20 @@ impl Story {
     /// How the session ends; none where there is no session.
     pub(super) fn outcome(self) -> Option<&'static str> {
         match self {
-            Self::Train => Some("contributed"),
+            Self::Train | Self::Corrected | Self::Broken => Some("contributed"),
             Self::Evaluate => Some("evaluated"),
             Self::Describe => Some("described"),
             Self::GiveUp => Some("gave up"),
             Self::Released => Some("released"),
+            Self::Updated => Some("updated"),
             Self::Leave => Some("left"),
             Self::Refusals | Self::Resume | Self::Downloads => None,
         }
+    }
+
+    /// Whether the client of the recording can be played: where its update is kept.
+    pub(super) fn is_kept(self) -> bool {
+        self != Self::Broken
     }
 
     /// A world in which the story can be told.
@@ -97,13 +121,39 @@ impl Story {
                 world.drive().await;
             }
             Self::Released => {
-                let job = world.job(json!({})).await.head.id;
+                world.job(json!({})).await;
                 let device = world.device().await;
                 let [work] = world.assign([&device]).await;
                 device.contribute(&work, &[0.5; 6], 10).await;
                 world.drive().await;
-                let wanted = json!({ "job": job, "version": 1, "channel": "stable" });
-                world.operate(Method::POST, "/releases", &wanted).await.value();
+                release(&world, 1).await;
+            }
+            Self::Corrected => {
+                let training = json!({
+                    "epochs": null, "steps": 1, "algorithm": { "kind": "scaffold", "clients": 2 },
+                });
+                let aggregation = json!({ "combine": "uniform_mean" });
+                world.job(json!({ "training": training, "aggregation": aggregation })).await;
+                // The first round has no vectors yet.
+                let folder = TempDir::new().unwrap();
+                let client = sdk_client(&world, folder.path());
+                played(&world, run(&client, &mut Adds::new(0.5).following())).await.unwrap();
+            }
+            Self::Broken => {
+                let parameters = json!({ "parameters": [{ "name": "w", "shape": [LARGE] }] });
+                let job = world.job(json!({ "model": parameters, "initial_model": "upload" })).await.head.id;
+                let zeros = bytes_of_tensors(&[("w", &[LARGE], &vec![0.0; LARGE])], &[]);
+                let upload = world.operator_request(Method::PUT, &format!("/jobs/{job}/models/0"));
+                Answer::to(upload.body(zeros)).await.value();
+            }
+            Self::Updated => {
+                world.job(json!({ "model": { "parameters": [{ "name": "w", "shape": [SMALL] }] } })).await;
+                let folder = TempDir::new().unwrap();
+                let (client, mut trainer) = (sdk_client(&world, folder.path()), Scatters(Adds::new(0.5)));
+                for _ in 0..2 {
+                    played(&world, run(&client, &mut trainer)).await.unwrap();
+                }
+                release(&world, 1).await;
             }
             Self::Evaluate => {
                 world.create_job(&evaluated_job(&json!({ "stop": { "rounds": 1 } }))).await.value();
@@ -129,11 +179,18 @@ impl Story {
         world
     }
 
-    /// One session of this SDK, told in a word.
-    pub(super) async fn session(self, server: &str, token: &str, transport: Arc<dyn Transport>) -> &'static str {
+    /// One session of this SDK, told in a word; with what happens meanwhile, where it is recorded.
+    pub(super) async fn session(
+        self,
+        server: &str,
+        token: &str,
+        transport: Arc<dyn Transport>,
+        live: Option<(&World, &Recorder)>,
+    ) -> &'static str {
         let directory = TempDir::new().unwrap();
+        let clock = Arc::new(JumpingClock::default());
         let builder = Client::builder(server, token).state_dir(directory.path()).transport(transport);
-        let builder = builder.clock(Arc::new(JumpingClock::default()));
+        let builder = builder.clock(Arc::clone(&clock) as Arc<_>);
         let builder = if self == Self::Evaluate { builder.attribute("evaluator", "yes") } else { builder };
         let client = builder.build().unwrap();
         let outcome = match self {
@@ -141,6 +198,16 @@ impl Story {
                 let released = client.released("stable", Freshness::Latest, &AlwaysOn).await;
                 assert_eq!(released.unwrap().unwrap().card.version, 1);
                 return "released";
+            }
+            Self::Updated => {
+                let latest = async || client.released("stable", Freshness::Latest, &AlwaysOn).await.unwrap().unwrap();
+                assert_eq!(latest().await.card.version, 1);
+                clock.advance_ms(ASKS_AGAIN_MS);
+                if let Some((world, recorder)) = live {
+                    recorder.release(world, 2).await;
+                }
+                assert_eq!(latest().await.card.version, 2);
+                return "updated";
             }
             Self::Leave => {
                 client.enrol().await.unwrap();
@@ -156,6 +223,13 @@ impl Story {
                 run(&client, &mut LayerTrainer::new(Arc::new(rows.unwrap()))).await
             }
             Self::GiveUp => run(&client, &mut Meanwhile(Adds::new(0.5), || Err(TrainError::NoExamples))).await,
+            Self::Corrected => run(&client, &mut Adds::new(0.5).following()).await,
+            Self::Broken => {
+                if let Some((_, recorder)) = live {
+                    recorder.breaks_off();
+                }
+                run(&client, &mut Scatters(Adds::new(0.5))).await
+            }
             Self::Train | Self::Evaluate | Self::Refusals | Self::Resume | Self::Downloads => {
                 run(&client, &mut Adds::new(0.5)).await
             }
@@ -179,7 +253,7 @@ impl Story {
             (_, expected) => {
                 let way = Arc::clone(&recorder) as Arc<_>;
                 let server = world.server();
-                let session = self.session(&server, &world.enrolment, way);
+                let session = self.session(&server, &world.enrolment, way, Some((&world, &recorder)));
                 let outcome = played(&world, session).await;
                 assert_eq!(Some(outcome), expected, "{}", self.name());
             }
@@ -190,6 +264,13 @@ impl Story {
 
 async fn run<T: Trainer>(client: &Client, trainer: &mut T) -> Result<Outcome, ClientError> {
     client.run_once(trainer, &AlwaysOn).await
+}
+
+/// An operator releases a version of the only job.
+pub(super) async fn release(world: &World, version: u32) {
+    let jobs: Page<Job> = world.look("/jobs?population=devices").await.ok();
+    let wanted = json!({ "job": jobs.items[0].head.id, "version": version, "channel": "stable" });
+    world.operate(Method::POST, "/releases", &wanted).await.value();
 }
 
 /// Something that the coordinator answers; the driver acts whenever a client waits.
@@ -208,117 +289,4 @@ pub(super) async fn played<T>(world: &World, work: impl Future<Output = T>) -> T
     .await;
     world.drive().await;
     outcome
-}
-
-/// Requests that are made by hand.
-struct Hand<'a> {
-    world: &'a World,
-    recorder: &'a Recorder,
-    secret: String,
-}
-
-impl Hand<'_> {
-    /// Sends a request and expects this status. The answer's body.
-    async fn send(&self, call: (Method, &str), headers: &[(&str, &str)], body: Vec<u8>, status: u16) -> Vec<u8> {
-        let (method, path) = call;
-        let mut request = Request {
-            method,
-            url: format!("{}/device/v1{path}", self.world.server()),
-            headers: [(AUTHORIZATION, format!("Bearer {}", self.secret).parse::<HeaderValue>().unwrap())]
-                .into_iter()
-                .collect(),
-            body: body.into(),
-        };
-        for (name, value) in headers {
-            request.headers.insert(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
-        }
-        let sent = played(self.world, self.recorder.send(request)).await.unwrap();
-        assert_eq!(sent.status.as_u16(), status, "{path}");
-        let pieces: Vec<axum::body::Bytes> = futures_util::TryStreamExt::try_collect(sent.body).await.unwrap();
-        pieces.concat()
-    }
-
-    async fn json(&self, call: (Method, &str), body: &Value, status: u16) -> Vec<u8> {
-        self.send(call, &[("content-type", "application/json")], body.to_string().into_bytes(), status).await
-    }
-
-    async fn enrolled<'a>(world: &'a World, recorder: &'a Recorder) -> Hand<'a> {
-        let newcomer = Hand { world, recorder, secret: world.enrolment.clone() };
-        newcomer.send((Method::GET, "/jobs"), &[], Vec::new(), 200).await;
-        let request = json!({ "attributes": { "platform": "linux" } });
-        let enrolled = newcomer.json((Method::POST, "/clients"), &request, 200).await;
-        let enrolled: EnrolResponse = serde_json::from_slice(&enrolled).unwrap();
-        Hand { secret: enrolled.secret.expose(), ..newcomer }
-    }
-
-    async fn work(&self) -> Box<tributary_protocol::device::Assignment> {
-        let request = json!({
-            "state": { "examples": 4 }, "sdk_version": "by hand", "codecs": ["f32", "f16", "int8"],
-            "wait_ms": 60_000,
-        });
-        let answer = self.json((Method::POST, "/checkins"), &request, 200).await;
-        match serde_json::from_slice(&answer).unwrap() {
-            CheckInResponse::Assigned(assignment) => assignment,
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-const FIGURES: &str = "weight=4&loss=0.75&steps=1&train_ms=12";
-
-async fn refusals(world: &World, recorder: &Recorder) {
-    let known = Hand::enrolled(world, recorder).await;
-    let stranger = Hand { world, recorder, secret: UNKNOWN.to_owned() };
-    let request = json!({ "state": { "examples": 4 }, "sdk_version": "by hand", "codecs": ["f32"] });
-    stranger.json((Method::POST, "/checkins"), &request, 401).await;
-    stranger.json((Method::POST, "/clients"), &json!({}), 403).await;
-    known.json((Method::POST, "/checkins"), &json!({ "state": 7 }), 400).await;
-    known.json((Method::POST, "/nothing"), &json!({}), 404).await;
-    known.json((Method::PUT, "/checkins"), &json!({}), 405).await;
-    known.send((Method::POST, "/secret"), &[], Vec::new(), 200).await;
-    let work = known.work().await;
-    let path = |rest: &str| format!("/assignments/{}{rest}", work.id);
-    let evaluation = json!({ "examples": 4, "loss": 0.5, "evaluate_ms": 3 });
-    known.json((Method::PUT, &path("/evaluation")), &evaluation, 409).await;
-    known.send((Method::GET, &path("")), &[], Vec::new(), 200).await;
-    known.send((Method::PUT, &path(&format!("/update?{FIGURES}"))), &[], b"no update".to_vec(), 422).await;
-    known.send((Method::GET, &path("")), &[], Vec::new(), 422).await;
-    recorder.pass_ms(world, 20_000).await;
-    let late = known.work().await;
-    recorder.pass_ms(world, 20_000).await;
-    let update = format!("/assignments/{}/update?{FIGURES}", late.id);
-    known.send((Method::PUT, &update), &[], delta_file(&late, &[0.5; 6]), 410).await;
-}
-
-async fn resume(world: &World, recorder: &Recorder) {
-    let client = Hand::enrolled(world, recorder).await;
-    let work = client.work().await;
-    let model = format!("/jobs/{}/models/{}", work.job, work.model_version);
-    client.send((Method::GET, &model), &[], Vec::new(), 200).await;
-    let body = delta_file(&work, &[0.5; 6]);
-    let digest = repr_digest(Sha256Hash::of(&body));
-    let update = format!("/assignments/{}/update", work.id);
-    let sent = format!("{update}?{FIGURES}");
-    let part = body[..200].to_vec();
-    client.send((Method::PUT, &sent), &[(REPR_DIGEST, &digest), (UPLOAD_COMPLETE, "?0")], part, 204).await;
-    client.send((Method::HEAD, &update), &[], Vec::new(), 204).await;
-    for (offset, status) in [(100, 409), (200, 200)] {
-        let at = offset.to_string();
-        let headers =
-            [("content-type", PARTIAL_UPLOAD), (REPR_DIGEST, &digest), (UPLOAD_OFFSET, &at), (UPLOAD_COMPLETE, "?1")];
-        client.send((Method::PATCH, &sent), &headers, body[offset..].to_vec(), status).await;
-    }
-    client.send((Method::HEAD, &update), &[], Vec::new(), 204).await;
-    client.send((Method::PUT, &sent), &[], body, 200).await;
-}
-
-async fn downloads(world: &World, recorder: &Recorder) {
-    let client = Hand::enrolled(world, recorder).await;
-    let work = client.work().await;
-    let model = format!("/jobs/{}/models/{}", work.job, work.model_version);
-    client.send((Method::GET, &format!("{model}/delta")), &[], Vec::new(), 200).await;
-    client.send((Method::GET, &format!("{model}?form=f32")), &[], Vec::new(), 200).await;
-    client.send((Method::GET, &model), &[("range", "bytes=100-")], Vec::new(), 206).await;
-    client.send((Method::GET, &model), &[("range", "bytes=100000-")], Vec::new(), 416).await;
-    client.json((Method::POST, &format!("/assignments/{}/failure", work.id)), &json!({ "reason": "other" }), 200).await;
 }
