@@ -1661,6 +1661,8 @@ export type JobModel =
       input: number[];
       inputs?: Inputs;
       layers: Layer[];
+      /** The terms under which the model may be used. */
+      license?: string;
       /** Parameters that never leave a device. */
       personal?: string[];
       /** Parameters that clients train together, as names with stars. */
@@ -1670,6 +1672,8 @@ export type JobModel =
       /** Parameters that nobody changes. */
       frozen?: string[];
       inputs?: Inputs;
+      /** The terms under which the model may be used. */
+      license?: string;
       parameters: ParameterSpec[];
       /** Parameters that never leave a device. */
       personal?: string[];

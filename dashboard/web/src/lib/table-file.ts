@@ -47,7 +47,8 @@ export function tableOf(text: string): Omit<TableHead, "isCut"> {
   const records = hasHeader ? rest : lines;
   if (records.length === 0) throw new Error("The table has a header alone, and no examples.");
   const odd = records.findIndex((record) => record.length !== first.length);
-  if (odd >= 0) throw new Error(`Example ${odd + 1} has ${records[odd]!.length} fields, and the first line ${first.length}.`);
+  if (odd >= 0)
+    throw new Error(`Example ${odd + 1} has ${records[odd]!.length} fields, and the first line ${first.length}.`);
   const columns = first.map((field, at) => {
     const name = hasHeader ? field : `column_${at}`;
     return columnOf(
@@ -77,7 +78,8 @@ export function jobOf(file: string, table: TableHead, target: string, goal: Goal
   const wanted = table.columns.find(({ name }) => name === target)!;
   const inputs = table.columns.filter((column) => column !== wanted);
   const many = inputs.find(({ kind, texts }) => kind === "category" && texts.length > CATEGORIES_MAX);
-  if (many) throw new Error(`The column ${many.name} has ${many.texts.length} different texts: leave it out of the table.`);
+  if (many)
+    throw new Error(`The column ${many.name} has ${many.texts.length} different texts: leave it out of the table.`);
   if (goal === "classes" && wanted.texts.length < 2)
     throw new Error(`There is only one class in ${target}, and a job learns to tell classes apart.`);
   const classes = goal === "classes" ? wanted.texts : [];
@@ -133,7 +135,12 @@ const list = (texts: readonly string[]) => `[${texts.map(quoted).join(", ")}]`;
 /** The name of a file, as far as a job may be called so. */
 function jobName(file: string): string {
   const stem = file.replace(/\.[^.]*$/, "");
-  return stem.replace(/[^A-Za-z0-9-]/g, "-").slice(0, 40).replace(/^-+|-+$/g, "") || "table";
+  return (
+    stem
+      .replace(/[^A-Za-z0-9-]/g, "-")
+      .slice(0, 40)
+      .replace(/^-+|-+$/g, "") || "table"
+  );
 }
 
 const isMissing = (field: string) => MISSING.has(field.toLowerCase());
