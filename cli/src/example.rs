@@ -31,6 +31,11 @@ combine = \"uniform_mean\"            # nobody can weigh what nobody can read
 ";
 /// Pixels of a digit.
 const PIXELS: usize = 64;
+/// Units of the hidden layer.
+const HIDDEN: usize = 32;
+/// With fewer examples a network learns them by heart: of 354 rows of diabetes, R2 of other rows is 0.33, and 0.44 of a
+/// linear model.
+const EXAMPLES_PER_PARAMETER_MIN: usize = 2;
 /// A target of so many different numbers may well be no class.
 const REGRESSION_LABELS_MIN: usize = 20;
 /// Largest table in memory. The embedded one has 400 kB.
@@ -152,7 +157,10 @@ fn job_text(name: &Name, drafted: &Draft, args: &JobArgs) -> String {
     };
     let (width, clients) = (inputs.width(), args.clients);
     // Of one client's table, or of the table that a fleet shares.
-    let each = if args.shared { rows / clients as usize } else { *rows };
+    let (each, all) = match args.shared {
+        true => (rows / clients as usize, *rows),
+        false => (*rows, rows * clients as usize),
+    };
     let columns: Vec<String> = inputs.columns.iter().map(|column| format!("  {},\n", table(column))).collect();
     format!(
         "# Learns {what}, from {columns_count} columns.
@@ -164,11 +172,7 @@ seed = 7
 
 [model]
 input = [{width}]
-layers = [
-  {{ kind = \"linear\", out_features = 32 }},
-  {{ kind = \"relu\" }},
-  {{ kind = \"linear\", out_features = {outputs} }},
-]
+{layers}
 
 [model.inputs]
 {standardize}target = {target}
@@ -191,6 +195,7 @@ deadline_ms = 60000
 [stop]
 rounds = 10
 ",
+        layers = layers(width, outputs, all),
         columns_count = inputs.columns.len(),
         target = table(&target),
         columns = columns.concat(),
@@ -198,6 +203,24 @@ rounds = 10
         minimum = clients.div_ceil(2).max(if args.secure { 3 } else { 1 }),
         evaluation = if args.secure { SECURE } else { EVALUATED },
         standardize = if args.secure { "" } else { STANDARDIZED },
+    )
+}
+
+/// One hidden layer where there are examples enough to learn it, else a linear model.
+fn layers(width: usize, outputs: usize, rows: usize) -> String {
+    let parameters = HIDDEN * (width + 1) + outputs * (HIDDEN + 1);
+    if rows < EXAMPLES_PER_PARAMETER_MIN * parameters {
+        return format!(
+            "layers = [{{ kind = \"linear\", out_features = {outputs} }}]  \
+             # {rows} examples are few for a hidden layer of {HIDDEN} units before it"
+        );
+    }
+    format!(
+        "layers = [
+  {{ kind = \"linear\", out_features = {HIDDEN} }},
+  {{ kind = \"relu\" }},
+  {{ kind = \"linear\", out_features = {outputs} }},
+]"
     )
 }
 
@@ -243,6 +266,7 @@ mod tests {
     use super::*;
     use crate::testing::output;
     use tributary_protocol::inputs::MissingValues;
+    use tributary_protocol::layers::ModelSpec;
 
     fn job(example: Option<Example>, csv: Option<PathBuf>, population: &str) -> JobArgs {
         let population = Some(population.parse().unwrap());
@@ -291,6 +315,20 @@ mod tests {
         assert_eq!(file.model.spec.output_shape().unwrap(), Some(vec![3]));
         std::fs::write(&csv, "x,y\n1,0\n3,0\n").unwrap();
         assert!(printed(job(None, Some(csv), "shop")).unwrap_err().to_string().contains("only one class"));
+    }
+
+    #[test]
+    fn a_hidden_layer_needs_examples_enough() {
+        let folder = tempfile::tempdir().unwrap();
+        let csv = folder.path().join("points.csv");
+        // 32 (2 + 1) + 2 (32 + 1) parameters; two examples for each, in four tables of this size.
+        for (lines, depth) in [(80, 1), (81, 3)] {
+            let rows: Vec<String> = (0..lines).map(|row| format!("{row},2,{}\n", row % 2)).collect();
+            std::fs::write(&csv, format!("x,y,odd\n{}", rows.concat())).unwrap();
+            let text = printed(job(None, Some(csv.clone()), "shop")).unwrap();
+            let ModelSpec::Layers(network) = parse("it", &text).unwrap().model.spec else { panic!("{text}") };
+            assert_eq!(network.layers.len(), depth, "{lines} examples: {text}");
+        }
     }
 
     #[test]

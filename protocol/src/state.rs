@@ -297,6 +297,8 @@ states! {
         ClassShutOut = "class_shut_out",
         /// Many clients cannot follow the plan: their SDKs lack something.
         CannotFollow = "cannot_follow",
+        /// Waiting clients have tables with other columns or classes.
+        OtherTables = "other_tables",
         /// The loss rises.
         LossRises = "loss_rises",
         /// The disk of the coordinator will be full soon.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tributary_engine::round::Pace;
-use tributary_engine::story::{ShutOut, Unable};
+use tributary_engine::story::{OtherTables, ShutOut, Unable};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{Answer, Engine, EpsilonPair, Health, LoadSample};
@@ -62,6 +62,8 @@ pub struct App {
     pub(crate) shut_out: Kept<JobId, Option<ShutOut>>,
     /// For each running job, the clients that cannot follow its plan. It visits every client of the population.
     pub(crate) unable: Kept<JobId, Option<Unable>>,
+    /// For each running job, the waiting clients with other tables. It visits all that wait.
+    pub(crate) other_tables: Kept<JobId, OtherTables>,
     /// How each ended job is: no more of it changes.
     pub(crate) ended_health: Kept<JobId, Vec<Health>>,
     /// What the ledger with this newest entry comes to. The accountants take up to a second.
@@ -110,6 +112,7 @@ impl App {
             releases: Releases::default(),
             shut_out: Kept::new(SHUT_OUT_KEPT_MS),
             unable: Kept::new(SHUT_OUT_KEPT_MS),
+            other_tables: Kept::new(SHUT_OUT_KEPT_MS),
             ended_health: Kept::new(ENDED_HEALTH_KEPT_MS),
             spent: Kept::new(SPENT_KEPT_MS),
             answers: Kept::new(ANSWERS_KEPT_MS),

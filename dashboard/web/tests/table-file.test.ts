@@ -47,7 +47,7 @@ describe("its job", () => {
     const job = jobOf("my points.csv", table, "where", goalOf(table.columns[3]!), "shop");
     expect(job).toContain('name = "my-points"\npopulation = "shop"');
     expect(job).toContain("input = [4]");
-    expect(job).toContain("out_features = 3 }");
+    expect(job).toContain('layers = [{ kind = "linear", out_features = 3 }]  # 3 examples are few');
     expect(job).toContain('target = { name = "where", classes = ["edge", "in", "out"] }');
     expect(job).toContain('  { name = "x", missing = "replace" },');
     expect(job).toContain('  { name = "the, place", kind = "category", categories = ["a \\"b\\"", "c"] },');
@@ -64,6 +64,14 @@ describe("its job", () => {
     expect(job).toContain('loss = "mse"');
     expect(job).toContain('target = { name = "b" }');
     expect(job).toContain("out_features = 1 }");
+  });
+
+  it("has a hidden layer where examples are enough for it", () => {
+    // 32 (2 + 1) + 2 (32 + 1) parameters.
+    const points = (rows: number) => `x,y,where\n${"1,2,in\n3,4,out\n".repeat(rows / 2)}`;
+    const of = (rows: number) => jobOf("p.csv", { ...tableOf(points(rows)), isCut: false }, "where", "classes", "shop");
+    expect(of(324)).toContain('{ kind = "linear", out_features = 32 },');
+    expect(of(322)).not.toContain("out_features = 32");
   });
 
   it("is refused for one class, and for a column of too many texts", () => {

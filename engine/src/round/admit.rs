@@ -171,7 +171,7 @@ pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &Eligibility
     if rules.asks && !candidate.answers {
         return Err(Ineligible::NoAnswers);
     }
-    if !rules.asks && set.schema.is_some() && set.schema != rules.schema {
+    if !rules.asks && candidate.has_other_table(rules.data, rules.schema) {
         return Err(Ineligible::Schema);
     }
     let evaluators = rules.evaluators.filter(|attributes| !attributes.is_empty());

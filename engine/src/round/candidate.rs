@@ -55,6 +55,13 @@ impl Candidate {
         }
     }
 
+    /// Whether its examples of this set were prepared by another schema than a job's.
+    #[must_use]
+    pub fn has_other_table(&self, data: Option<&Name>, schema: Option<Sha256Hash>) -> bool {
+        let prepared_by = self.set(data).and_then(|set| set.schema);
+        prepared_by.is_some() && prepared_by != schema
+    }
+
     /// What it has of the examples that a job uses: of the named set, or of those without a name.
     pub(super) fn set(&self, data: Option<&Name>) -> Option<ExampleSet> {
         match data {

@@ -7,6 +7,7 @@ use tributary_protocol::state::{AbandonReason, HealthKind, JobState, Severity};
 
 use super::explain::{Undriven, Wanted};
 use super::software::{Unable, many_are_unable};
+use super::tables::{OtherTables, tables_differ};
 use super::words::{count, duration};
 
 /// Rounds that are looked at for abandoned ones.
@@ -40,6 +41,7 @@ pub struct HealthFacts<'a> {
     pub shut_out: Option<ShutOut>,
     /// Clients that cannot follow the plan.
     pub unable: Option<Unable>,
+    pub other_tables: Option<OtherTables>,
     /// Losses of the newest rounds, newest first: of evaluations where the job has them, else of training.
     pub losses: Vec<f64>,
     /// Time until the disk of the coordinator is full.
@@ -107,6 +109,7 @@ pub fn health(facts: &HealthFacts<'_>, now_ms: i64) -> Vec<Health> {
         not_measured(facts),
         class_shut_out(facts),
         now(many_are_unable(facts.unable.as_ref())),
+        now(facts.other_tables.and_then(tables_differ)),
         now(loss_rises(facts)),
         now(evaluators_wanted(facts)),
         now(clients_wanted(facts)),
@@ -308,6 +311,7 @@ mod tests {
             unmeasured: None,
             shut_out: None,
             unable: None,
+            other_tables: None,
             losses: Vec::new(),
             disk_full_in_ms: None,
             next_round_in_ms: None,

@@ -37,6 +37,7 @@ mod session;
 mod software;
 mod stale;
 mod straggler;
+mod tables;
 mod what_if;
 mod words;
 
@@ -58,5 +59,6 @@ pub use session::{Session, class_stats, funnel, percentile};
 pub use software::{SdkClients, Unable, incapable};
 pub use stale::{STALE_UPDATES_MAX, StaleUpdate, stalest};
 pub use straggler::Ending;
+pub use tables::OtherTables;
 pub use what_if::what_if;
 pub use words::duration as in_words;

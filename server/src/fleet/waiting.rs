@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit, admit_unit, places};
+use tributary_engine::story::OtherTables;
 use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::example_sets::ExampleSet;
@@ -38,13 +39,7 @@ impl Waiting {
         if !rounds.iter().any(RoundRow::draws) {
             return Ok(Self::default());
         }
-        let mut candidates = fleet.lobby.candidates(&spec.file.population);
-        if fleet.seats.is_some() {
-            candidates
-                .extend(tx.seated(&spec.file.population, services.clock.now_ms()).await?.into_iter().map(Arc::new));
-            candidates.sort_by_key(|candidate| candidate.client);
-            candidates.dedup_by_key(|candidate| candidate.client);
-        }
+        let candidates = present(services, fleet, tx, &spec.file.population).await?;
         let barred = barred(tx, spec, rounds, &candidates).await?;
         Ok(Self { candidates, last_rounds: last_rounds(tx, spec, rounds).await?, barred })
     }
@@ -84,6 +79,37 @@ impl Waiting {
         let eligible = self.candidates.iter().filter(is_eligible);
         eligible.filter_map(|candidate| candidate.with_data(spec.file.data.as_ref())).collect()
     }
+}
+
+/// The clients of a population that wait at any coordinator.
+async fn present(
+    services: &Services,
+    fleet: &Fleet,
+    tx: &mut Tx,
+    population: &Name,
+) -> Result<Vec<Arc<Candidate>>, DbError> {
+    let mut candidates = fleet.lobby.candidates(population);
+    if fleet.seats.is_some() {
+        candidates.extend(tx.seated(population, services.clock.now_ms()).await?.into_iter().map(Arc::new));
+        candidates.sort_by_key(|candidate| candidate.client);
+        candidates.dedup_by_key(|candidate| candidate.client);
+    }
+    Ok(candidates)
+}
+
+/// The waiting clients whose tables have other columns or classes than a job. An analysis reads columns by their names,
+/// whatever a job has made of the table.
+pub async fn other_tables(
+    services: &Services,
+    fleet: &Fleet,
+    tx: &mut Tx,
+    spec: &JobSpec,
+) -> Result<OtherTables, DbError> {
+    let waiting = present(services, fleet, tx, &spec.file.population).await?;
+    let data = spec.file.data.as_ref();
+    let differs = |candidate: &&Arc<Candidate>| candidate.has_other_table(data, spec.schema);
+    let clients = if spec.file.analysis.is_some() { 0 } else { waiting.iter().filter(differs).count() };
+    Ok(OtherTables { clients: clients as u64, of: waiting.len() as u64 })
 }
 
 /// The last training round of clients that trained recently; read only when the job's rules ask for it.

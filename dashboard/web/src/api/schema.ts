@@ -1453,6 +1453,7 @@ export type HealthKind =
   | "not_measured"
   | "class_shut_out"
   | "cannot_follow"
+  | "other_tables"
   | "loss_rises"
   | "disk_fills";
 

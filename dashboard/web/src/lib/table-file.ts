@@ -4,6 +4,9 @@
 export const HEAD_BYTES = 4 << 20;
 /** A target of so many different numbers is a number to be predicted, unless somebody says otherwise. */
 const NUMBERS_MIN = 20;
+/** Units of a hidden layer, and the examples for each of its parameters below which there is none. */
+const HIDDEN = 32;
+const EXAMPLES_PER_PARAMETER_MIN = 2;
 /** Texts of one column that may be categories, as the coordinator takes them. */
 const CATEGORIES_MAX = 1_000;
 const MISSING = new Set(["", "na", "n/a", "nan", "null", "none", "?", "#n/a"]);
@@ -89,11 +92,7 @@ population = "${population}"
 
 [model]
 input = [${width}]
-layers = [
-  { kind = "linear", out_features = 32 },
-  { kind = "relu" },
-  { kind = "linear", out_features = ${Math.max(classes.length, 1)} },
-]
+${layers(width, Math.max(classes.length, 1), table.rows)}
 
 [model.inputs]
 standardize = "federated"  # a first round fixes means and deviations over all clients
@@ -118,6 +117,18 @@ deadline_ms = 60_000
 [stop]
 rounds = 10
 `;
+}
+
+/** One hidden layer where there are examples enough to learn it, else a linear model. */
+function layers(width: number, outputs: number, rows: number): string {
+  const parameters = HIDDEN * (width + 1) + outputs * (HIDDEN + 1);
+  if (rows < EXAMPLES_PER_PARAMETER_MIN * parameters)
+    return `layers = [{ kind = "linear", out_features = ${outputs} }]  # ${rows} examples are few for a hidden layer`;
+  return `layers = [
+  { kind = "linear", out_features = ${HIDDEN} },
+  { kind = "relu" },
+  { kind = "linear", out_features = ${outputs} },
+]`;
 }
 
 function line({ name, kind, texts, misses }: TableColumn): string {

@@ -21,6 +21,7 @@ use crate::api::story::enrolled::without_set;
 use crate::api::story::software::unable;
 use crate::app::App;
 use crate::devices::ClientAuth;
+use crate::fleet::waiting::other_tables;
 use crate::masking::certificates::check_cas;
 use crate::runtime::offload::blocking;
 use tributary_engine::job::{JobSpec, SpecError};
@@ -125,6 +126,7 @@ pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> 
     }
     let unable = unable(&mut tx, population, spec.needs.of(Task::Train)).await?.map(|unable| unable.text);
     let lacking = without_set(&mut tx, &spec.file).await?;
+    let tables = other_tables(app, &app.fleet, &mut tx, &spec).await?.text();
     let layers = match &spec.file.model.spec {
         ModelSpec::Layers(model) => model.table().map_err(|error| invalid(&JobFileError::from(error).into()))?,
         ModelSpec::Parameters(_) => Vec::new(),
@@ -133,7 +135,7 @@ pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> 
         toml: spec.file.text(),
         parameters: spec.model.total() as u64,
         layers,
-        remarks: remarks(&spec.file).into_iter().chain(unable).chain(lacking).collect(),
+        remarks: remarks(&spec.file).into_iter().chain(unable).chain(lacking).chain(tables).collect(),
         privacy: explained(&spec, Vec::new(), None),
         job: spec.file,
     }))

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tributary_engine::story::{
-    EndedRound, EvaluatorsWanted, HealthFacts, Lost, RoundStory, SelectingRound, Session, ShutOut, Unable, class_stats,
-    explain, health,
+    EndedRound, EvaluatorsWanted, HealthFacts, Lost, OtherTables, RoundStory, SelectingRound, Session, ShutOut, Unable,
+    class_stats, explain, health,
 };
 use tributary_protocol::device::Attributes;
 use tributary_protocol::operator::{Health, Round};
@@ -17,6 +17,7 @@ use super::software::unable;
 use super::{Selection, missed, missing_driver, rounds_not_before_ms, undriven};
 use crate::app::App;
 use crate::db::{DbError, JobRow, RoundFilter, RoundRow, Tx};
+use crate::fleet::waiting::other_tables;
 use crate::runtime::offload::blocking;
 
 /// Newest jobs that the metrics count.
@@ -57,6 +58,7 @@ async fn read(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Vec<He
         unmeasured: None,
         shut_out: None,
         unable: None,
+        other_tables: None,
         losses: Vec::new(),
         disk_full_in_ms: disk.full_in_ms,
         next_round_in_ms: None,
@@ -84,6 +86,7 @@ async fn read(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Vec<He
     facts.unmeasured = unmeasured.as_deref();
     facts.shut_out = shut_out(app, tx, row).await?;
     facts.unable = cannot_follow(app, tx, row).await?;
+    facts.other_tables = with_other_tables(app, tx, row).await?;
     if row.state.is_final() {
         facts.lost = Lost { rounds: tx.lost_rounds(row.id).await?, of: row.rounds_opened };
     }
@@ -181,6 +184,16 @@ async fn cannot_follow(app: &App, tx: &mut Tx, row: &JobRow) -> Result<Option<Un
     }
     let needed = app.specs.of(row)?.needs.of(Task::Train);
     app.unable.get_or_make(row.id, &app.clock, async || unable(tx, &row.file.0.population, needed).await).await
+}
+
+/// Waiting clients whose tables are not those of a running job.
+async fn with_other_tables(app: &App, tx: &mut Tx, row: &JobRow) -> Result<Option<OtherTables>, DbError> {
+    if row.state != JobState::Running {
+        return Ok(None);
+    }
+    let spec = app.specs.of(row)?;
+    let read = async || other_tables(app, &app.fleet, tx, &spec).await;
+    app.other_tables.get_or_make(row.id, &app.clock, read).await.map(Some)
 }
 
 fn worst_class(sessions: &[(Arc<Attributes>, Session)], clients: &[(Attributes, u64)]) -> Option<ShutOut> {

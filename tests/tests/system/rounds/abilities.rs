@@ -2,10 +2,11 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::operator::{JobDraft, Round};
 use tributary_protocol::state::{AssignmentState, HealthKind, Phase, Severity};
 
-use crate::support::{Device, World, job_file};
+use crate::support::{Answer, Device, World, job_file};
 
 /// Rounds that are played.
 const ROUNDS: u32 = 6;
@@ -106,6 +107,35 @@ async fn the_check_and_the_health_of_a_job_count_who_cannot_follow_it() {
     assert_eq!((line.text.as_str(), line.severity), (counted, Severity::Warning));
     let own = check(json!({ "name": "own" })).await.unwrap();
     assert!(own.starts_with("1 of 4 clients cannot follow this plan"), "{own}");
+}
+
+#[tokio::test]
+async fn the_check_and_the_health_of_a_job_count_who_has_another_table() {
+    let world = World::start().await;
+    let running = world.job(json!({})).await.head.id;
+    let said = async |world: &World| -> (Option<String>, Option<String>) {
+        let file = job_file(&json!({ "name": "next" }));
+        let draft: JobDraft = world.operate(Method::POST, "/jobs?dry_run=true", &json!({ "job": file })).await.ok();
+        let health = world.job_now(running).await.health;
+        let line = health.into_iter().find(|line| line.kind == HealthKind::OtherTables);
+        (draft.remarks.into_iter().find(|remark| remark.contains("other columns")), line.map(|line| line.text))
+    };
+    assert_eq!(said(&world).await, (None, None));
+    let waits = |device: &Device, schema: Option<&str>| {
+        let mut request = device.check_in_request(60_000);
+        request["schema"] = json!(schema);
+        let request = device.request(Method::POST, "/checkins").json(&request);
+        tokio::spawn(Answer::to(request))
+    };
+    let (other, own) = (world.device().await, world.device().await);
+    let waiting = [waits(&other, Some(&Sha256Hash::of(b"another job's").to_string())), waits(&own, None)];
+    world.until_waiting(2).await;
+    // A count is kept for a while.
+    world.hand.advance_ms(20_000);
+    let counted = "1 of 2 waiting clients have a table with other columns or classes than this job, and no round draws \
+                   them";
+    assert_eq!(said(&world).await, (Some(counted.to_owned()), Some(counted.to_owned())));
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test]
