@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit, admit_unit, places};
-use tributary_engine::story::OtherTables;
 use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::example_sets::ExampleSet;
@@ -97,19 +96,19 @@ async fn present(
     Ok(candidates)
 }
 
-/// The waiting clients whose tables have other columns or classes than a job. An analysis reads columns by their names,
-/// whatever a job has made of the table.
-pub async fn other_tables(
+/// How many waiting clients have tables with other columns or classes than a job, and how many wait. An analysis reads
+/// columns by their names, whatever a job has made of the table.
+pub async fn with_other_tables(
     services: &Services,
     fleet: &Fleet,
     tx: &mut Tx,
     spec: &JobSpec,
-) -> Result<OtherTables, DbError> {
+) -> Result<[u64; 2], DbError> {
     let waiting = present(services, fleet, tx, &spec.file.population).await?;
     let data = spec.file.data.as_ref();
     let differs = |candidate: &&Arc<Candidate>| candidate.has_other_table(data, spec.schema);
     let clients = if spec.file.analysis.is_some() { 0 } else { waiting.iter().filter(differs).count() };
-    Ok(OtherTables { clients: clients as u64, of: waiting.len() as u64 })
+    Ok([clients as u64, waiting.len() as u64])
 }
 
 /// The last training round of clients that trained recently; read only when the job's rules ask for it.

@@ -17,7 +17,7 @@ use tributary_protocol::safetensors::{model_from_bytes, model_to_bytes};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{Phase, Task};
 
-use crate::support::{Answer, World, draw_everybody, http, job_file, within_reason};
+use crate::support::{Answer, World, draw_everybody, http, job_file, postgres, within_reason};
 
 const SILOS: usize = 5;
 /// One that is measured from another origin at each site, one in millions, and a category.
@@ -93,15 +93,22 @@ async fn inputs_now(world: &World, job: JobId) -> Inputs {
     world.job_now(job).await.file.model.inputs.unwrap()
 }
 
-/// Describes the tables, the sites in this order, through the coordinators in turns. Answers the inputs then.
-async fn described(worlds: &[&World], job: JobId, clients: &[Client], order: [usize; SILOS]) -> Inputs {
-    draw_everybody(worlds[0]).await;
+/// Describes the tables, the sites in this order, in a job that this coordinator drives. Answers the inputs then.
+async fn described(driver: &World, job: JobId, clients: &[Client], order: [usize; SILOS]) -> Inputs {
+    draw_everybody(driver).await;
     for place in order {
         let outcome = within_reason(clients[place].run_once(&mut silo(place), &AlwaysOn)).await.unwrap();
         assert!(matches!(outcome, Outcome::Described { round: 1, .. }), "{outcome:?}");
     }
-    worlds[0].drive().await;
-    inputs_now(worlds[0], job).await
+    driver.drive().await;
+    inputs_now(driver, job).await
+}
+
+fn assert_pooled(inputs: &Inputs) {
+    for (column, (mean, deviation)) in [(0, pooled(0)), (1, pooled(1))] {
+        assert_near(inputs.columns[column].mean, mean);
+        assert_near(inputs.columns[column].deviation, deviation);
+    }
 }
 
 #[tokio::test]
@@ -114,11 +121,8 @@ async fn sites_standardise_together_and_the_model_predicts_from_raw_rows() {
     for folder in &folders {
         clients.push(client(&world, folder).await);
     }
-    let inputs = described(&[&world], id, &clients, [0, 1, 2, 3, 4]).await;
-    for (column, (mean, deviation)) in [(0, pooled(0)), (1, pooled(1))] {
-        assert_near(inputs.columns[column].mean, mean);
-        assert_near(inputs.columns[column].deviation, deviation);
-    }
+    let inputs = described(&world, id, &clients, [0, 1, 2, 3, 4]).await;
+    assert_pooled(&inputs);
     assert_eq!(inputs.columns[2].replacement, Some(0.0), "most rows are of the ward east");
     assert_eq!(world.description(id, 1).await.phase, Phase::Committed);
     for round in 1..=3 {
@@ -160,7 +164,21 @@ async fn sites_standardise_together_and_the_model_predicts_from_raw_rows() {
 }
 
 #[tokio::test]
-async fn order_coordinators_and_a_restart_change_no_bit() {
+async fn three_coordinators_find_what_one_finds() {
+    let Some(database) = postgres().await else { return };
+    let one = World::start_on(database).await;
+    let (other, third) = (one.beside().await, one.beside_as("third").await);
+    let id = one.create_job(&job("stays")).await.ok::<Job>().head.id;
+    let folders: Vec<_> = (0..SILOS).map(|_| TempDir::new().unwrap()).collect();
+    let mut clients = Vec::new();
+    for (world, folder) in [&one, &other, &third].into_iter().cycle().zip(&folders) {
+        clients.push(client(world, folder).await);
+    }
+    assert_pooled(&described(&one, id, &clients, [3, 0, 4, 1, 2]).await);
+}
+
+#[tokio::test]
+async fn order_and_a_restart_change_no_bit() {
     let mut first = None;
     for (order, restarts) in [([0, 1, 2, 3, 4], false), ([4, 2, 0, 3, 1], true)] {
         let mut world = World::start().await;

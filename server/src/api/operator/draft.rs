@@ -19,9 +19,9 @@ use crate::api::extract::{Json, body};
 use crate::api::problem::{Answer, ApiError};
 use crate::api::story::enrolled::without_set;
 use crate::api::story::software::unable;
+use crate::api::story::tables::other_tables;
 use crate::app::App;
 use crate::devices::ClientAuth;
-use crate::fleet::waiting::other_tables;
 use crate::masking::certificates::check_cas;
 use crate::runtime::offload::blocking;
 use tributary_engine::job::{JobSpec, SpecError};
@@ -126,7 +126,7 @@ pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> 
     }
     let unable = unable(&mut tx, population, spec.needs.of(Task::Train)).await?.map(|unable| unable.text);
     let lacking = without_set(&mut tx, &spec.file).await?;
-    let tables = other_tables(app, &app.fleet, &mut tx, &spec).await?.text();
+    let tables = other_tables(app, &mut tx, &spec).await?.text();
     let layers = match &spec.file.model.spec {
         ModelSpec::Layers(model) => model.table().map_err(|error| invalid(&JobFileError::from(error).into()))?,
         ModelSpec::Parameters(_) => Vec::new(),

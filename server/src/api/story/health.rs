@@ -14,10 +14,10 @@ use tributary_protocol::state::{AbandonReason, ClassVerdict, HealthKind, JobStat
 use super::disk::Disk;
 use super::enrolled::Enrolled;
 use super::software::unable;
+use super::tables::other_tables;
 use super::{Selection, missed, missing_driver, rounds_not_before_ms, undriven};
 use crate::app::App;
 use crate::db::{DbError, JobRow, RoundFilter, RoundRow, Tx};
-use crate::fleet::waiting::other_tables;
 use crate::runtime::offload::blocking;
 
 /// Newest jobs that the metrics count.
@@ -192,7 +192,7 @@ async fn with_other_tables(app: &App, tx: &mut Tx, row: &JobRow) -> Result<Optio
         return Ok(None);
     }
     let spec = app.specs.of(row)?;
-    let read = async || other_tables(app, &app.fleet, tx, &spec).await;
+    let read = async || other_tables(app, tx, &spec).await;
     app.other_tables.get_or_make(row.id, &app.clock, read).await.map(Some)
 }
 

@@ -6,6 +6,7 @@ pub(super) mod groups;
 pub(super) mod health;
 pub(super) mod progress;
 pub(super) mod software;
+pub(super) mod tables;
 
 use tributary_engine::job::calendar_of;
 use tributary_engine::round::{Tempo, may_open_at_ms};

@@ -154,9 +154,14 @@ impl World {
 
     /// Another coordinator beside this one, on the same database, with the same people.
     pub(crate) async fn beside(&self) -> Self {
+        self.beside_as("other").await
+    }
+
+    /// The same under this name, beside others.
+    pub(crate) async fn beside_as(&self, node: &str) -> Self {
         let mut world = Self::place(self.clock.clone(), Arc::clone(&self.hand), self.drives, self.store.clone());
         world.blobs = self.blobs.clone();
-        world.node = "other".parse().unwrap();
+        world.node = node.parse().unwrap();
         world.operator.clone_from(&self.operator);
         world.enrolment.clone_from(&self.enrolment);
         world.resume().await;
