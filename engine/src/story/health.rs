@@ -109,7 +109,7 @@ pub fn health(facts: &HealthFacts<'_>, now_ms: i64) -> Vec<Health> {
         not_measured(facts),
         class_shut_out(facts),
         now(many_are_unable(facts.unable.as_ref())),
-        now(facts.other_tables.and_then(tables_differ)),
+        now(facts.other_tables.filter(|_| lacks_clients(facts)).and_then(tables_differ)),
         now(loss_rises(facts)),
         now(evaluators_wanted(facts)),
         now(clients_wanted(facts)),
@@ -263,6 +263,12 @@ fn evaluators_wanted(facts: &HealthFacts<'_>) -> Option<Health> {
     }
 }
 
+/// Whether the open round would be abandoned with those that are here. Until then, clients that wait for another job
+/// are no matter.
+fn lacks_clients(facts: &HealthFacts<'_>) -> bool {
+    facts.selecting.is_some_and(|round| round.available < round.minimum)
+}
+
 fn clients_wanted(facts: &HealthFacts<'_>) -> Option<Health> {
     let round = facts.selecting?;
     let SelectingRound { number, available, needed, minimum, ends_in_ms, wanted } = round;
@@ -342,6 +348,17 @@ mod tests {
         assert_eq!((health.severity, health.kind, health.text.as_str()), (severity, kind, text));
         let acts = matches!(severity, Severity::Warning | Severity::Trouble);
         assert!(health.remedy.is_some() || !acts, "a finding has a remedy: {health:?}");
+    }
+
+    #[test]
+    fn tables_of_other_jobs_matter_to_a_round_that_lacks_clients() {
+        let other_tables = Some(OtherTables { clients: 3, of: 8 });
+        let told = |available| {
+            let facts = HealthFacts { other_tables, selecting: Some(selecting(available)), ..running() };
+            health(&facts, 0).iter().any(|line| line.kind == HealthKind::OtherTables)
+        };
+        assert!(told(4) && !told(5));
+        assert_eq!(health(&HealthFacts { other_tables, ..running() }, 0)[0].kind, HealthKind::Fine);
     }
 
     #[test]

@@ -112,7 +112,7 @@ async fn the_check_and_the_health_of_a_job_count_who_cannot_follow_it() {
 #[tokio::test]
 async fn the_check_and_the_health_of_a_job_count_who_has_another_table() {
     let world = World::start().await;
-    let running = world.job(json!({})).await.head.id;
+    let running = world.job(json!({ "round": { "updates_goal": 2, "updates_min": 2 } })).await.head.id;
     let said = async |world: &World| -> (Option<String>, Option<String>) {
         let file = job_file(&json!({ "name": "next" }));
         let draft: JobDraft = world.operate(Method::POST, "/jobs?dry_run=true", &json!({ "job": file })).await.ok();
@@ -131,7 +131,7 @@ async fn the_check_and_the_health_of_a_job_count_who_has_another_table() {
     let waiting = [waits(&other, Some(&Sha256Hash::of(b"another job's").to_string())), waits(&own, None)];
     world.until_waiting(2).await;
     // A count is kept for a while.
-    world.hand.advance_ms(20_000);
+    world.pass_ms(20_000).await;
     let counted = "1 of 2 waiting clients have a table with other columns or classes than this job, and no round draws \
                    them";
     assert_eq!(said(&world).await, (Some(counted.to_owned()), Some(counted.to_owned())));
