@@ -269,8 +269,8 @@ describe("a new job", () => {
     expect(await text.inputValue()).toContain('target = { name = "where", classes = ["in", "out"] }');
     // A score of two inputs for each class.
     if (!looked.mock) await page.getByText("Valid: a model of 6 parameters.").waitFor();
-    await page.getByLabel("Target", { exact: true }).selectOption("x");
-    await page.getByLabel("It is", { exact: true }).selectOption("number");
+    await page.getByLabel(/^Target/).selectOption("x");
+    await page.getByLabel(/^It is/).selectOption("number");
     expect(await text.inputValue()).toContain('loss = "mse"');
     if (!looked.mock) await page.getByText("Valid: a model of 4 parameters.").waitFor();
     expect(complaints).toEqual([]);
