@@ -25,7 +25,7 @@ pub struct JobModel {
 }
 
 impl JobModel {
-    /// Whether its licence is a text that a terminal can show, of a length that a plan can carry.
+    /// Whether its license is a text that a terminal can show, of a length that a plan can carry.
     pub(crate) fn has_readable_license(&self) -> bool {
         let is_readable = |text: &str| {
             let is_shown = |letter: char| letter == '\n' || !letter.is_control();

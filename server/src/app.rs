@@ -62,7 +62,7 @@ pub struct App {
     pub(crate) shut_out: Kept<JobId, Option<ShutOut>>,
     /// For each running job, the clients that cannot follow its plan. It visits every client of the population.
     pub(crate) unable: Kept<JobId, Option<Unable>>,
-    /// For each running job, the waiting clients with other tables. It visits all that wait.
+    /// For each job whose round collects clients, those with other tables. It visits all that wait.
     pub(crate) other_tables: Kept<JobId, OtherTables>,
     /// How each ended job is: no more of it changes.
     pub(crate) ended_health: Kept<JobId, Vec<Health>>,

@@ -264,7 +264,7 @@ fn evaluators_wanted(facts: &HealthFacts<'_>) -> Option<Health> {
 }
 
 /// Whether the open round would be abandoned with those that are here. Until then, clients that wait for another job
-/// are no matter.
+/// do not matter.
 fn lacks_clients(facts: &HealthFacts<'_>) -> bool {
     facts.selecting.is_some_and(|round| round.available < round.minimum)
 }

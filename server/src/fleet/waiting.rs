@@ -81,7 +81,7 @@ impl Waiting {
 }
 
 /// The clients of a population that wait at any coordinator.
-async fn present(
+pub async fn present(
     services: &Services,
     fleet: &Fleet,
     tx: &mut Tx,
@@ -94,21 +94,6 @@ async fn present(
         candidates.dedup_by_key(|candidate| candidate.client);
     }
     Ok(candidates)
-}
-
-/// How many waiting clients have tables with other columns or classes than a job, and how many wait. An analysis reads
-/// columns by their names, whatever a job has made of the table.
-pub async fn with_other_tables(
-    services: &Services,
-    fleet: &Fleet,
-    tx: &mut Tx,
-    spec: &JobSpec,
-) -> Result<[u64; 2], DbError> {
-    let waiting = present(services, fleet, tx, &spec.file.population).await?;
-    let data = spec.file.data.as_ref();
-    let differs = |candidate: &&Arc<Candidate>| candidate.has_other_table(data, spec.schema);
-    let clients = if spec.file.analysis.is_some() { 0 } else { waiting.iter().filter(differs).count() };
-    Ok([clients as u64, waiting.len() as u64])
 }
 
 /// The last training round of clients that trained recently; read only when the job's rules ask for it.

@@ -1,8 +1,10 @@
 // A table's head, and the job that learns from such tables: what `tributary example job --csv` writes.
 
+import { ALONE } from "./templates";
+
 /** So much of a file is looked at, in bytes. */
 export const HEAD_BYTES = 4 << 20;
-/** A target of so many different numbers is a number to be predicted, unless somebody says otherwise. */
+/** With so many different numbers, a target is taken for a quantity, with fewer for classes. */
 const NUMBERS_MIN = 20;
 /** Units of a hidden layer, and the examples for each of its parameters below which there is none. */
 const HIDDEN = 32;
@@ -106,17 +108,7 @@ batch_size = ${Math.min(Math.max(Math.floor(table.rows / 20), 1), 32)}
 loss = "${goal === "classes" ? "cross_entropy" : "mse"}"
 optimizer = { kind = "adam", learning_rate = 0.005 }
 
-[round]
-updates_goal = 1           # as many as there are clients
-updates_min = 1
-over_selection = 1.0       # no spare clients
-deadline_ms = 60_000
-
-[evaluation]               # any client measures the new model
-
-[stop]
-rounds = 10
-`;
+${ALONE}`;
 }
 
 /** One hidden layer where there are examples enough to learn it, else a linear model. */

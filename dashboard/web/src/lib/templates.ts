@@ -20,6 +20,19 @@ every_rounds = 1
 rounds = 30
 `;
 
+/** Rounds that one client completes. */
+export const ALONE = `[round]
+updates_goal = 1           # one update closes the round
+updates_min = 1
+over_selection = 1.0       # no spare clients
+deadline_ms = 60_000
+
+[evaluation]               # any client measures the new model
+
+[stop]
+rounds = 10
+`;
+
 /** A network over 64 numbers; `model` ends its section. */
 const digits = (name: string, model: string) => `name = "${name}"
 population = "POPULATION"
@@ -59,17 +72,7 @@ epochs = 5
 batch_size = 10
 optimizer = { kind = "sgd", learning_rate = 0.2 }
 
-[round]
-updates_goal = 1           # one update closes the round
-updates_min = 1
-over_selection = 1.0       # no spare clients
-deadline_ms = 60_000
-
-[evaluation]               # any client measures the new model
-
-[stop]
-rounds = 10
-`,
+${ALONE}`,
   },
   {
     name: "Table",

@@ -86,7 +86,9 @@ async fn read(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Vec<He
     facts.unmeasured = unmeasured.as_deref();
     facts.shut_out = shut_out(app, tx, row).await?;
     facts.unable = cannot_follow(app, tx, row).await?;
-    facts.other_tables = with_other_tables(app, tx, row).await?;
+    if selecting.is_some() {
+        facts.other_tables = Some(with_other_tables(app, tx, row).await?);
+    }
     if row.state.is_final() {
         facts.lost = Lost { rounds: tx.lost_rounds(row.id).await?, of: row.rounds_opened };
     }
@@ -186,14 +188,11 @@ async fn cannot_follow(app: &App, tx: &mut Tx, row: &JobRow) -> Result<Option<Un
     app.unable.get_or_make(row.id, &app.clock, async || unable(tx, &row.file.0.population, needed).await).await
 }
 
-/// Waiting clients whose tables are not those of a running job.
-async fn with_other_tables(app: &App, tx: &mut Tx, row: &JobRow) -> Result<Option<OtherTables>, DbError> {
-    if row.state != JobState::Running {
-        return Ok(None);
-    }
+/// Waiting clients whose tables are not those of a job.
+async fn with_other_tables(app: &App, tx: &mut Tx, row: &JobRow) -> Result<OtherTables, DbError> {
     let spec = app.specs.of(row)?;
     let read = async || other_tables(app, tx, &spec).await;
-    app.other_tables.get_or_make(row.id, &app.clock, read).await.map(Some)
+    app.other_tables.get_or_make(row.id, &app.clock, read).await
 }
 
 fn worst_class(sessions: &[(Arc<Attributes>, Session)], clients: &[(Attributes, u64)]) -> Option<ShutOut> {

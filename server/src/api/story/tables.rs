@@ -5,10 +5,13 @@ use tributary_engine::story::OtherTables;
 
 use crate::app::App;
 use crate::db::{DbError, Tx};
-use crate::fleet::waiting::with_other_tables;
+use crate::fleet::waiting::present;
 
-/// The waiting clients whose tables have other columns or classes than a job.
+/// The waiting clients whose tables have other columns or classes than a job. An analysis reads columns by their names,
+/// whatever a job has made of the table.
 pub(in crate::api) async fn other_tables(app: &App, tx: &mut Tx, spec: &JobSpec) -> Result<OtherTables, DbError> {
-    let [clients, of] = with_other_tables(app, &app.fleet, tx, spec).await?;
-    Ok(OtherTables { clients, of })
+    let waiting = present(app, &app.fleet, tx, &spec.file.population).await?;
+    let (data, asks) = (spec.file.data.as_ref(), spec.file.analysis.is_some());
+    let clients = waiting.iter().filter(|candidate| !asks && candidate.has_other_table(data, spec.schema)).count();
+    Ok(OtherTables { clients: clients as u64, of: waiting.len() as u64 })
 }
