@@ -34,7 +34,9 @@ pub(super) async fn refused(
     let mut tx = services.db.read().await?;
     let (_, round) = assignments::find(&mut tx, client.id, id, None).await?;
     let spec = services.spec(&mut tx, round.job).await?.ok_or_else(DbError::lost)?;
-    let Some(secure) = &spec.file.secure_aggregation else { return Ok(None) };
+    let Some(secure) = &spec.file.secure_aggregation else {
+        return Err(Refusal::OtherForm("updates of this job are not masked"));
+    };
     if secure.trust() == GroupTrust::Honest {
         let has_none = join.certificate.is_empty() && join.record.certificate == Sha256Hash([0; 32]);
         return Ok(

@@ -4,14 +4,14 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tributary_protocol::device::{Assignment, CheckInResponse, EnrolResponse, ReportAccepted};
-use tributary_protocol::fixed::{Contribution, SumCaps, Weight};
+use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::operator::Job;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Phase};
 use tributary_protocol::sum::{SumWriter, tag};
 
-use crate::support::{Answer, Device, WEIGHTS, World, delta_file, figures, within_reason};
+use crate::support::{Answer, Device, WEIGHTS, World, binary_point, delta_file, figures, sum_of, within_reason};
 
 /// A client with a token that grants `relay`, which speaks by hand.
 pub(super) async fn relay(world: &World) -> Device {
@@ -73,24 +73,9 @@ impl Drawn {
     }
 }
 
-fn sum_of(part: &Assignment, base_version: u32, (updates, examples): (u32, u32), value: i64) -> Vec<u8> {
-    let binary_point = binary_point(part);
-    let contribution = Contribution { weight: Weight::examples(examples), updates };
-    let mut writer = SumWriter::new(tag(&part.job, base_version, binary_point), contribution, WEIGHTS as u32);
-    writer.push(&[value; WEIGHTS]);
-    writer.finish().unwrap()
-}
-
 /// Sends a sum of zeros.
 pub(super) async fn send_sum(device: &Device, part: &Assignment, updates: u32, examples: u32) -> Answer {
     put_sum(device, part.id, sum_of(part, part.model_version, (updates, examples), 0), examples).await
-}
-
-fn binary_point(part: &Assignment) -> u32 {
-    let terms = part.relay.as_ref().unwrap();
-    let update = &terms.job.update;
-    let weight_max = Weight::examples(update.weight_max);
-    SumCaps { weight_max, magnitude_max: update.magnitude_max, updates_max: terms.cohort }.binary_point().unwrap()
 }
 
 async fn put_sum(device: &Device, id: AssignmentId, body: Vec<u8>, examples: u32) -> Answer {

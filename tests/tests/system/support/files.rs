@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use tributary_protocol::device::Assignment;
+use tributary_protocol::fixed::{Contribution, SumCaps, Weight};
 use tributary_protocol::safetensors::{Data, Tensor, write};
+use tributary_protocol::sum::{SumWriter, tag};
 use tributary_protocol::update::{UpdateHeader, encode};
 
 /// Numbers of the model of [`job_file`]: `w` of 2 x 2 and `b` of 2.
@@ -80,4 +82,21 @@ pub(crate) fn bytes_of_tensors(tensors: &[(&str, &[usize], &[f32])], metadata: &
     let metadata: BTreeMap<String, String> =
         metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     write(&tensors, &metadata)
+}
+
+/// A relay's sum of so many updates of this weight together, all of whose values are this integer.
+pub(crate) fn sum_of(part: &Assignment, base_version: u32, (updates, examples): (u32, u32), value: i64) -> Vec<u8> {
+    let binary_point = binary_point(part);
+    let contribution = Contribution { weight: Weight::examples(examples), updates };
+    let mut writer = SumWriter::new(tag(&part.job, base_version, binary_point), contribution, WEIGHTS as u32);
+    writer.push(&[value; WEIGHTS]);
+    writer.finish().unwrap()
+}
+
+/// Of the sums of a relay's part.
+pub(crate) fn binary_point(part: &Assignment) -> u32 {
+    let terms = part.relay.as_ref().unwrap();
+    let update = &terms.job.update;
+    let weight_max = Weight::examples(update.weight_max);
+    SumCaps { weight_max, magnitude_max: update.magnitude_max, updates_max: terms.cohort }.binary_point().unwrap()
 }

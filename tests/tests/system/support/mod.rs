@@ -19,7 +19,7 @@ pub(crate) use answer::Answer;
 pub(crate) use authority::Authority;
 pub(crate) use device::{Device, figures};
 pub(crate) use exchanges::{Exchanges, call_of};
-pub(crate) use files::{WEIGHTS, bytes_of_tensors, delta_file, evaluated_job, job_file};
+pub(crate) use files::{WEIGHTS, binary_point, bytes_of_tensors, delta_file, evaluated_job, job_file, sum_of};
 pub(crate) use log::Log;
 pub(crate) use postgres::{Database, postgres};
 pub(crate) use process::{output, printed, said};

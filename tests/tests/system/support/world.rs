@@ -410,12 +410,14 @@ impl World {
 
     /// Waits until this many clients are held.
     pub(crate) async fn until_waiting(&self, clients: usize) {
-        let arrived = async {
-            while self.app().fleet.lobby.len() != clients {
-                self.app().signals.unknown_changed().await;
-            }
-        };
-        within_reason(arrived).await;
+        within_reason(self.until_held(|held| held == clients)).await;
+    }
+
+    /// Waits, for as long as it takes, until as many clients are held as this says.
+    pub(crate) async fn until_held(&self, enough: impl Fn(usize) -> bool) {
+        while !enough(self.app().fleet.lobby.len()) {
+            self.app().signals.unknown_changed().await;
+        }
     }
 
     pub(crate) fn server(&self) -> String {

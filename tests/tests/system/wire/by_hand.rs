@@ -5,14 +5,18 @@ use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tributary_client::Transport;
 use tributary_client::transport::Request;
-use tributary_protocol::device::{CheckInResponse, EnrolResponse, PARTIAL_UPLOAD, UPLOAD_COMPLETE, UPLOAD_OFFSET};
+use tributary_protocol::device::{
+    Assignment, CheckInResponse, EnrolResponse, PARTIAL_UPLOAD, UPLOAD_COMPLETE, UPLOAD_OFFSET,
+};
 use tributary_protocol::digest::{REPR_DIGEST, repr_digest};
 use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::secure::messages::Join;
+use tributary_protocol::secure::{Record, Suite};
 
 use super::old_client::UNKNOWN;
 use super::recording::Recorder;
 use super::stories::played;
-use crate::support::{World, delta_file};
+use crate::support::{World, delta_file, sum_of};
 
 /// Requests that are made by hand.
 struct Hand<'a> {
@@ -46,6 +50,11 @@ impl Hand<'_> {
         self.send(call, &[("content-type", "application/json")], body.to_string().into_bytes(), status).await
     }
 
+    /// The same for a message of a group, or a body that is none.
+    async fn bytes(&self, method: Method, path: &str, body: &[u8], status: u16) {
+        self.send((method, path), &[], body.to_vec(), status).await;
+    }
+
     async fn enrolled<'a>(world: &'a World, recorder: &'a Recorder) -> Hand<'a> {
         let newcomer = Hand { world, recorder, secret: world.enrolment.clone() };
         newcomer.send((Method::GET, "/jobs"), &[], Vec::new(), 200).await;
@@ -55,11 +64,17 @@ impl Hand<'_> {
         Hand { secret: enrolled.secret.expose(), ..newcomer }
     }
 
-    async fn work(&self) -> Box<tributary_protocol::device::Assignment> {
-        let request = json!({
+    async fn work(&self) -> Box<Assignment> {
+        self.work_as(json!({})).await
+    }
+
+    /// Checks in with these members, too.
+    async fn work_as(&self, members: Value) -> Box<Assignment> {
+        let mut request = json!({
             "state": { "examples": 4 }, "sdk_version": "by hand", "codecs": ["f32", "f16", "int8"],
             "wait_ms": 60_000,
         });
+        request.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
         let answer = self.json((Method::POST, "/checkins"), &request, 200).await;
         match serde_json::from_slice(&answer).unwrap() {
             CheckInResponse::Assigned(assignment) => assignment,
@@ -125,4 +140,63 @@ pub(super) async fn downloads(world: &World, recorder: &Recorder) {
     client.send((Method::GET, &model), &[("range", "bytes=100-")], Vec::new(), 206).await;
     client.send((Method::GET, &model), &[("range", "bytes=100000-")], Vec::new(), 416).await;
     client.json((Method::POST, &format!("/assignments/{}/failure", work.id)), &json!({ "reason": "other" }), 200).await;
+}
+
+/// What a client joins a group with, without a certificate.
+fn joins() -> Vec<u8> {
+    let record = Record {
+        suite: Suite::One,
+        c_pk: [1; 32],
+        s_pk: [2; 32],
+        nonce: [3; 32],
+        commitment: Sha256Hash([4; 32]),
+        certificate: Sha256Hash([0; 32]),
+    };
+    Join { record, certificate: Vec::new() }.to_bytes()
+}
+
+/// Calls of masked groups and of relays, for an assignment of a plain job.
+pub(super) async fn misplaced(world: &World, recorder: &Recorder) {
+    let client = Hand::enrolled(world, recorder).await;
+    let work = client.work().await;
+    let path = |rest: &str| format!("/assignments/{}{rest}", work.id);
+    client.bytes(Method::PUT, &path("/group"), b"no record", 400).await;
+    client.bytes(Method::PUT, &path("/group"), &joins(), 409).await;
+    client.bytes(Method::PUT, &path("/group/shares"), b"none", 400).await;
+    client.bytes(Method::PUT, &path("/group/shares"), &[0; 98], 409).await;
+    client.bytes(Method::GET, &path("/group/survivors"), b"", 409).await;
+    client.bytes(Method::PUT, &path("/group/agreement"), b"none", 400).await;
+    client.bytes(Method::PUT, &path("/group/agreement"), &[0; 64], 409).await;
+    client.bytes(Method::PUT, &path("/group/unmask"), b"none", 400).await;
+    client.bytes(Method::PUT, &path("/sum?loss=0.25&steps=9&train_ms=40&examples=4"), b"a sum", 409).await;
+    client.json((Method::PUT, &path("/description")), &json!({ "examples": 4, "describe_ms": 3 }), 400).await;
+    client.json((Method::POST, "/certificate"), &json!({ "certificate_request": "none" }), 409).await;
+    // The assignment is as open as it was.
+    let update = path(&format!("/update?{FIGURES}"));
+    client.send((Method::PUT, &update), &[], delta_file(&work, &[0.5; 6]), 200).await;
+}
+
+/// A client of a masked job joins with a certificate, where groups do not sign.
+pub(super) async fn turned_away(world: &World, recorder: &Recorder) {
+    let client = Hand::enrolled(world, recorder).await;
+    let work = client.work_as(json!({ "masks": true })).await;
+    let update = format!("/assignments/{}/update?{FIGURES}", work.id);
+    client.bytes(Method::PUT, &update, b"not masked", 409).await;
+    let mut joins = Join::from_bytes(&joins()).unwrap();
+    joins.certificate = vec![1; 40];
+    client.bytes(Method::PUT, &format!("/assignments/{}/group", work.id), &joins.to_bytes(), 422).await;
+    client.bytes(Method::PUT, &format!("/assignments/{}/group", work.id), &joins.to_bytes(), 422).await;
+}
+
+/// A relay with three places sends a sum.
+pub(super) async fn relayed(world: &World, recorder: &Recorder) {
+    let relay = Hand::enrolled(world, recorder).await;
+    let part = relay.work_as(json!({ "relay": { "places": 3 } })).await;
+    let path = |rest: &str| format!("/assignments/{}{rest}", part.id);
+    relay.bytes(Method::PUT, &path(&format!("/update?{FIGURES}")), b"an update", 409).await;
+    relay.bytes(Method::HEAD, &path("/sum"), b"", 204).await;
+    let sum = sum_of(&part, part.model_version, (3, 12), 1 << 30);
+    let sent = path("/sum?loss=0.25&steps=9&train_ms=40&examples=12");
+    relay.bytes(Method::PUT, &sent, &sum, 200).await;
+    relay.bytes(Method::PUT, &sent, &sum, 200).await;
 }

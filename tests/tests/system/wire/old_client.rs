@@ -6,6 +6,8 @@ use serde_json::Value;
 use tributary_protocol::body::{is_packed, shrink};
 use tributary_protocol::digest::{REPR_DIGEST, parse_repr_digest, repr_digest};
 use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::JobId;
+use tributary_protocol::sum::tag;
 
 use super::exchange::{Bearer, Content, Exchange, Recorded, Step, answer_headers, unpacked};
 use super::stories::{Story, played, release};
@@ -118,7 +120,22 @@ impl Names<'_> {
                 bytes[at..at + now.len()].copy_from_slice(now.as_bytes());
             }
         }
+        self.retag(&mut bytes);
         if is_packed { shrink(bytes) } else { bytes }
+    }
+
+    /// A sum begins with a hash of its job's id.
+    fn retag(&self, bytes: &mut [u8]) {
+        for (before, now) in &self.pairs {
+            let (Ok(before), Ok(now)) = (before.parse::<JobId>(), now.parse::<JobId>()) else { continue };
+            for binary_point in 0..i64::BITS {
+                let first = tag(&before, 0, binary_point);
+                if bytes.starts_with(&first) {
+                    bytes[..first.len()].copy_from_slice(&tag(&now, 0, binary_point));
+                    return;
+                }
+            }
+        }
     }
 
     /// The digest of a whole update, put together from the requests that announced it.

@@ -11,7 +11,7 @@ use tributary_client::{
 };
 use tributary_protocol::operator::{Job, Page};
 
-use super::by_hand::{downloads, refusals, resume};
+use super::by_hand::{downloads, misplaced, refusals, relayed, resume, turned_away};
 use super::exchange::Recorded;
 use super::recording::Recorder;
 use crate::support::{
@@ -38,6 +38,12 @@ pub(super) enum Story {
     GiveUp,
     /// What the coordinator refuses.
     Refusals,
+    /// Calls that belong to other jobs.
+    Misplaced,
+    /// A record that a masked group cannot take.
+    TurnedAway,
+    /// The sum of a relay.
+    Relayed,
     /// A client of SCAFFOLD, with the control vectors of the others.
     Corrected,
     /// An upload that breaks off and goes on, by a session.
@@ -55,12 +61,15 @@ pub(super) enum Story {
 }
 
 impl Story {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::Train,
         Self::Evaluate,
         Self::Describe,
         Self::GiveUp,
         Self::Refusals,
+        Self::Misplaced,
+        Self::TurnedAway,
+        Self::Relayed,
         Self::Corrected,
         Self::Broken,
         Self::Resume,
@@ -77,6 +86,9 @@ impl Story {
             Self::Describe => "describe",
             Self::GiveUp => "give_up",
             Self::Refusals => "refusals",
+            Self::Misplaced => "misplaced",
+            Self::TurnedAway => "turned_away",
+            Self::Relayed => "relayed",
             Self::Corrected => "corrected",
             Self::Broken => "broken",
             Self::Resume => "resume",
@@ -97,7 +109,7 @@ impl Story {
             Self::Released => Some("released"),
             Self::Updated => Some("updated"),
             Self::Leave => Some("left"),
-            Self::Refusals | Self::Resume | Self::Downloads => None,
+            _ => None,
         }
     }
 
@@ -108,10 +120,24 @@ impl Story {
 
     /// A world in which the story can be told.
     pub(super) async fn world(self) -> World {
-        let world = World::start().await;
+        let mut world = World::start().await;
         match self {
-            Self::Train | Self::GiveUp | Self::Refusals | Self::Resume | Self::Leave => {
+            Self::Train | Self::GiveUp | Self::Refusals | Self::Misplaced | Self::Resume | Self::Leave => {
                 world.job(json!({})).await;
+            }
+            Self::TurnedAway => {
+                let mut file = job_file(&json!({
+                    "round": { "updates_goal": 3, "updates_min": 3 },
+                    "aggregation": { "combine": "uniform_mean" },
+                    "secure_aggregation": {},
+                }));
+                file.as_object_mut().unwrap().remove("update");
+                world.create_job(&file).await.value();
+                others_wait(&world, 2).await;
+            }
+            Self::Relayed => {
+                world.job(json!({ "round": { "updates_goal": 3, "updates_min": 1 } })).await;
+                world.enrolment = world.relay_token().await;
             }
             Self::Downloads => {
                 world.job(json!({ "download": { "delta": true } })).await;
@@ -230,9 +256,7 @@ impl Story {
                 }
                 run(&client, &mut Scatters(Adds::new(0.5))).await
             }
-            Self::Train | Self::Evaluate | Self::Refusals | Self::Resume | Self::Downloads => {
-                run(&client, &mut Adds::new(0.5)).await
-            }
+            _ => run(&client, &mut Adds::new(0.5)).await,
         };
         match outcome {
             Ok(Outcome::Contributed { .. }) => "contributed",
@@ -248,6 +272,9 @@ impl Story {
         let recorder = Recorder::before(&world);
         match (self, self.outcome()) {
             (Self::Refusals, _) => Box::pin(refusals(&world, &recorder)).await,
+            (Self::Misplaced, _) => Box::pin(misplaced(&world, &recorder)).await,
+            (Self::TurnedAway, _) => Box::pin(turned_away(&world, &recorder)).await,
+            (Self::Relayed, _) => Box::pin(relayed(&world, &recorder)).await,
             (Self::Resume, _) => Box::pin(resume(&world, &recorder)).await,
             (Self::Downloads, _) => Box::pin(downloads(&world, &recorder)).await,
             (_, expected) => {
@@ -266,6 +293,14 @@ async fn run<T: Trainer>(client: &Client, trainer: &mut T) -> Result<Outcome, Cl
     client.run_once(trainer, &AlwaysOn).await
 }
 
+/// Other clients of the first round, which wait for it.
+async fn others_wait(world: &World, clients: usize) {
+    for _ in 0..clients {
+        world.device().await.wait();
+    }
+    world.until_waiting(clients).await;
+}
+
 /// An operator releases a version of the only job.
 pub(super) async fn release(world: &World, version: u32) {
     let jobs: Page<Job> = world.look("/jobs?population=devices").await.ok();
@@ -279,7 +314,7 @@ pub(super) async fn played<T>(world: &World, work: impl Future<Output = T>) -> T
     let work = Box::pin(work);
     let driver = async {
         loop {
-            world.until_waiting(1).await;
+            world.until_held(|held| held > 0).await;
             world.drive().await;
         }
     };
