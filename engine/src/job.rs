@@ -8,12 +8,12 @@ use tributary_protocol::fixed::Weight;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::inputs::Inputs;
-use tributary_protocol::job_file::{JobFile, JobFileError};
+use tributary_protocol::job_file::{JobFile, JobFileError, Mechanism};
 use tributary_protocol::model::{Companion, ParameterList, ParameterListError, ParameterSpec};
-use tributary_protocol::plan::Algorithm;
+use tributary_protocol::plan::{Algorithm, Masking};
 use tributary_protocol::safetensors::{model_file_beginning, model_metadata};
 use tributary_protocol::secure::quantise::Quantiser;
-use tributary_protocol::secure::sizes::{body_bytes, value_bits};
+use tributary_protocol::secure::sizes::body_bytes;
 use tributary_protocol::secure::slots::SLOTS;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::sharing::Parts;
@@ -222,14 +222,21 @@ impl JobSpec {
     /// its updates are clipped when the round closes.
     #[must_use]
     pub fn weighing(&self) -> Option<Weighing> {
-        self.gathering(0).weighing().filter(|_| self.file.privacy.is_none())
+        self.gathering(0).weighing().filter(|_| self.noised_here().is_none())
+    }
+
+    /// The terms of a job whose sums the coordinator noises itself.
+    #[must_use]
+    pub fn noised_here(&self) -> Option<&Terms> {
+        self.privacy.as_ref().filter(|terms| terms.mechanism != Mechanism::Distributed)
     }
 
     /// What the clients of a round do that has this goal and clips updates to this norm, where the job names one.
     #[must_use]
     pub fn plan_of_round(&self, goal: u32, clip: Option<f64>) -> Plan {
         let secure = self.file.secure_aggregation.as_ref();
-        let masking = secure.zip(clip).map(|(secure, clip)| secure.masking(goal, clip));
+        let noise = self.privacy.as_ref().and_then(Terms::group_noise);
+        let masking = secure.zip(clip).map(|(secure, clip)| Masking { noise, ..secure.masking(goal, clip) });
         Plan { masking: masking.or(self.plan.masking), ..self.plan.clone() }
     }
 
@@ -286,14 +293,16 @@ impl JobSpec {
     }
 }
 
-/// Largest body of a masked update: that of a member of the largest group. 0 where updates are not masked.
+/// Largest body of a masked update: that of a member of the largest group, or with noise of the smallest. 0 where
+/// updates are not masked.
 fn masked_bytes_max(file: &JobFile, values: usize) -> u64 {
     let of = || {
         let secure = file.secure_aggregation.as_ref()?;
         let quantiser = Quantiser::new(values, secure.clip.start(), secure.levels, secure.keep).ok()?;
-        let members = u16::try_from(secure.group(file.round.updates_goal)).ok()?;
-        let bits = value_bits(members, secure.levels, quantiser.has_several_blocks(), 0.0)?;
-        Some(body_bytes(bits, quantiser.coordinates(), SLOTS))
+        let (masking, goal) = (plan_of(file).masking?, file.round.updates_goal);
+        let bits = |members: u32| masking.value_bits(&quantiser, u16::try_from(members).ok()?);
+        let most = bits(secure.group(goal)).max(bits(secure.group_min(goal)))?;
+        Some(body_bytes(most, quantiser.coordinates(), SLOTS))
     };
     of().unwrap_or(0)
 }
@@ -316,10 +325,10 @@ pub fn plan_of(file: &JobFile) -> Plan {
         download: file.download,
         norm_max: file.update.norm_max.and_then(|bound| bound.fixed()),
         cadence: file.round.mode.cadence(),
-        masking: file
-            .secure_aggregation
-            .as_ref()
-            .map(|secure| secure.masking(file.round.updates_goal, secure.clip.start())),
+        masking: file.secure_aggregation.as_ref().zip(file.clip()).map(|(secure, clip)| Masking {
+            noise: Terms::of(file).as_ref().and_then(Terms::group_noise),
+            ..secure.masking(file.round.updates_goal, clip.start())
+        }),
     }
 }
 

@@ -61,6 +61,7 @@ pub mod job_file;
 pub mod job_model;
 pub mod layers;
 pub mod model;
+pub mod noise;
 mod open_jobs;
 pub mod operator;
 pub mod plan;

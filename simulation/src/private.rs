@@ -40,7 +40,8 @@ impl Private {
         updates: impl Iterator<Item = (u64, &'a [f32])>,
     ) -> (SharedCombined, Option<f64>) {
         let noise = terms.noise(policy.goal, policy.available_min);
-        let grid = Grid::new(policy.clip_norm.unwrap_or(1.0), noise.values);
+        // Noise of clients is drawn here at once: in a sum it makes no difference.
+        let grid = Grid::new(policy.clip_norm.unwrap_or(1.0), noise.values * terms.together.sqrt());
         let total = spec.update.total();
         let sum = PrivateSum::new(total, grid, noise.divisor).releasing(spec.released(base_version));
         let sum = Arc::new(sum);

@@ -5,6 +5,7 @@
 use clap::Args;
 use serde::Serialize;
 use tributary_engine::round::masking::MaskingPolicy;
+use tributary_protocol::plan::{GroupNoise, GroupTrust, Masking};
 use tributary_protocol::secure::quantise::Quantiser;
 use tributary_protocol::seed::{SecretStream, Seed};
 
@@ -33,6 +34,9 @@ pub(crate) struct SecureArgs {
     /// Share of the values that are sent.
     #[arg(long, default_value_t = 1.0, value_name = "SHARE")]
     keep: f64,
+    /// Standard deviation, in clips, of the noise that the members add to the sum [default: none].
+    #[arg(long, value_name = "CLIPS")]
+    noise: Option<f64>,
 }
 
 /// Programs rely on the names of its members.
@@ -43,6 +47,7 @@ struct Measured {
     threshold: u32,
     bits: u8,
     lost: f64,
+    noise: Option<f64>,
     /// Bytes that a member sends, its masked update among them, and receives.
     bytes_up: usize,
     bytes_down: usize,
@@ -73,12 +78,25 @@ pub(crate) async fn run(args: &SecureArgs, output: &Output) -> Result<(), CliErr
 fn measure(args: &SecureArgs, count: u16, lost: f64) -> Result<Measured, BenchError> {
     let policy = MaskingPolicy { group: count.into(), group_min: 3, is_signed: false, ..MaskingPolicy::default() };
     let quantiser = Quantiser::new(args.parameters as usize, 1.0, LEVELS, args.keep).map_err(failed)?;
-    let mut group = Group::join(count, &policy, &quantiser, LEVELS)?;
+    let noise = args.noise.map(|values| GroupNoise { values, count: None });
+    let masking = Masking {
+        group_min: policy.group_min,
+        corrupt: policy.corrupt,
+        dropouts: policy.dropouts,
+        levels: LEVELS,
+        keep: args.keep,
+        clip: 1.0,
+        trust: GroupTrust::Honest,
+        noise,
+    };
+    let noise = masking.member_noise(&quantiser, count).map_err(failed)?;
+    let bits = masking.value_bits(&quantiser, count).ok_or_else(|| failed("too many bits"))?;
+    let mut group = Group::join(count, &policy, &quantiser, bits)?;
     group.share()?;
     let gone = (lost * f64::from(count)) as usize;
     group.seats.truncate(usize::from(count) - gone);
     let update = |index: u16| (delta(index, args.parameters), SecretStream::of([index as u8; 32]));
-    let server_ms = group.sum(&quantiser, update)?;
+    let server_ms = group.sum((&quantiser, noise), update)?;
     let mean = |of: fn(&Seat) -> f64| group.seats.iter().map(of).sum::<f64>() / group.seats.len() as f64;
     let client_ms = mean(|seat| seat.ms);
     Ok(Measured {
@@ -87,6 +105,7 @@ fn measure(args: &SecureArgs, count: u16, lost: f64) -> Result<Measured, BenchEr
         threshold: group.context.threshold.into(),
         bits: group.context.bits,
         lost,
+        noise: args.noise,
         bytes_up: mean(|seat| seat.up as f64) as usize,
         bytes_down: mean(|seat| seat.down as f64) as usize,
         plain_bytes_up: 4 * u64::from(args.parameters),
@@ -121,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_group_that_loses_members_opens_the_sum_of_the_others_and_says_what_it_costs() {
-        let args = SecureArgs { members: vec![8], parameters: 1_000, lost: vec![0.3], keep: 0.5 };
+        let args = SecureArgs { members: vec![8], parameters: 1_000, lost: vec![0.3], keep: 0.5, noise: Some(1.0) };
         let measured = measure(&args, 8, 0.3).unwrap();
         assert_eq!((measured.degree, measured.exchanges), (7, EXCHANGES));
         assert!(measured.bytes_up < 1_000 * usize::from(measured.bits) / 8 + 1_500, "{measured:?}");

@@ -14,7 +14,6 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::plan::Masking;
 use tributary_protocol::secure::Words;
 use tributary_protocol::secure::quantise::Quantiser;
-use tributary_protocol::secure::sizes::value_bits;
 use tributary_protocol::seed::{SecretStream, Seed, Stream};
 use tributary_protocol::update::{UpdateDecoder, UpdateLimits, encode};
 use tributary_simulation::{Learner, Rounds, Trained, Update};
@@ -115,7 +114,7 @@ impl Course {
             }
             let bits = bits(sums, size)?;
             played.bits = played.bits.max(bits);
-            match self.sum(sums, bits, trained, seed)? {
+            match self.sum(sums, (bits, size as u16), trained, seed)? {
                 Some(summed) => {
                     whole += summed.whole;
                     played.sums += 1;
@@ -151,16 +150,21 @@ impl Course {
     fn sum(
         &self,
         sums: &Sums,
-        bits: u8,
+        (bits, members): (u8, u16),
         trained: Vec<(usize, Trained)>,
         seed: Seed,
     ) -> Result<Option<Summed>, BenchError> {
         let Sums { masking, quantiser } = sums;
         let (roster, count) = (roster(seed), trained.len() as u32);
+        let noise = masking.member_noise(quantiser, members).map_err(failed)?;
         let mut sum = Words::zeros(bits, quantiser.body_values(&roster));
         let (mut whole, mut loss) = (0, 0.0);
         for (client, Trained { delta, loss: of_client, .. }) in trained {
-            let quantised = quantiser.quantise(&delta, &roster, &mut rounding(seed, client)).map_err(failed)?;
+            let mut random = rounding(seed, client);
+            let mut quantised = quantiser.quantise(&delta, &roster, &mut random).map_err(failed)?;
+            if let Some(noise) = &noise {
+                noise.add(&mut quantised, &mut random);
+            }
             let lie = self.lie.filter(|_| client == LIAR);
             let values = lie.map(|lie| lie.values(&quantised.values, count, seed.derive("lie", 0).stream()));
             sum.add(0, &values.unwrap_or_else(|| Words::of(bits, &quantised.values).values(0..sum.len())));
@@ -169,7 +173,7 @@ impl Course {
         }
         let sum = quantiser.restore(&sum.signed(0..sum.len()), &roster).map_err(failed)?;
         let norm = sum.iter().map(|value| value * value).sum::<f64>().sqrt();
-        if self.is_checked && norm > masked_norm_max(count, masking, sum.len() as u64) {
+        if self.is_checked && norm > masked_norm_max(count, (masking, quantiser), noise.as_ref(), sum.len() as u64) {
             return Ok(None);
         }
         let values = sum.iter().map(|value| (value / f64::from(count)) as f32).collect();
@@ -185,14 +189,16 @@ impl Course {
         trained: &[(usize, Trained)],
         seed: Seed,
     ) -> Result<(), BenchError> {
-        let mut group = Group::join(size as u16, &self.policy, quantiser, masking.levels)?;
+        let noise = masking.member_noise(quantiser, size as u16).map_err(failed)?;
+        let bits = masking.value_bits(quantiser, size as u16).ok_or_else(|| failed("too many bits"))?;
+        let mut group = Group::join(size as u16, &self.policy, quantiser, bits)?;
         group.share()?;
         group.seats.truncate(trained.len());
         let update = |index: u16| {
             let (client, trained) = &trained[usize::from(index)];
             (trained.delta.clone(), rounding(seed, *client))
         };
-        group.sum(quantiser, update).map(drop)
+        group.sum((quantiser, noise), update).map(drop)
     }
 }
 
@@ -217,8 +223,7 @@ fn sums(spec: &JobSpec, opening: &Opening) -> Result<Option<Sums>, BenchError> {
 }
 
 fn bits(Sums { masking, quantiser }: &Sums, members: usize) -> Result<u8, BenchError> {
-    let bits = value_bits(members as u16, masking.levels, quantiser.has_several_blocks(), 0.0);
-    bits.ok_or_else(|| failed("too many bits"))
+    masking.value_bits(quantiser, members as u16).ok_or_else(|| failed("too many bits"))
 }
 
 /// The groups that form of clients that join in this order.

@@ -5,10 +5,10 @@ use tributary_engine::round::masking::{GroupParameters, MaskingPolicy};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{GroupId, JobId};
 use tributary_protocol::secure::messages::{Formed, Inbox, Letter, Neighbour, Shares};
+use tributary_protocol::secure::noised::MemberNoise;
 use tributary_protocol::secure::open::{Opening, Unmasks};
 use tributary_protocol::secure::packed::Unpacker;
 use tributary_protocol::secure::quantise::Quantiser;
-use tributary_protocol::secure::sizes::value_bits;
 use tributary_protocol::secure::slots::{SLOTS, Told};
 use tributary_protocol::secure::{Context, Record, Roster, Suite, Survivors, Words};
 use tributary_protocol::seed::SecretStream;
@@ -45,15 +45,14 @@ impl Seat {
 }
 
 impl Group {
-    /// A group of this many members, which have joined.
+    /// A group of this many members, which have joined, for values of so many bits.
     pub(super) fn join(
         count: u16,
         policy: &MaskingPolicy,
         quantiser: &Quantiser,
-        levels: u32,
+        bits: u8,
     ) -> Result<Self, BenchError> {
         let parameters = GroupParameters::of(count.into(), policy).map_err(failed)?;
-        let bits = value_bits(count, levels, quantiser.has_several_blocks(), 0.0);
         let context = Context {
             job: JobId::from_random([1; 16]),
             round: 1,
@@ -61,7 +60,7 @@ impl Group {
             model: Sha256Hash::of(b"model"),
             plan: Sha256Hash::of(b"plan"),
             suite: Suite::One,
-            bits: bits.ok_or_else(|| failed("too many bits"))?,
+            bits,
             threshold: parameters.threshold as u16,
             degree: parameters.degree as u16,
             length: quantiser.coordinates(),
@@ -117,7 +116,7 @@ impl Group {
     /// Also when the sum without masks is not that of the integers.
     pub(super) fn sum(
         &mut self,
-        quantiser: &Quantiser,
+        (quantiser, noise): (&Quantiser, Option<MemberNoise>),
         mut update: impl FnMut(u16) -> (Vec<f32>, SecretStream),
     ) -> Result<f64, BenchError> {
         let (members, roster) = (self.roster.members(), self.roster.hash());
@@ -127,7 +126,10 @@ impl Group {
         for seat in &mut self.seats {
             let (delta, mut random) = update(seat.index);
             let clock = Stopwatch::start();
-            let quantised = quantiser.quantise(&delta, &roster, &mut random).map_err(failed)?;
+            let mut quantised = quantiser.quantise(&delta, &roster, &mut random).map_err(failed)?;
+            if let Some(noise) = &noise {
+                noise.add(&mut quantised, &mut random);
+            }
             let words = Words::of(self.context.bits, &quantised.values);
             let slots = Told { is_whole: !quantised.is_clipped, examples: 60, loss: Some(0.5) }.slots().to_vec();
             let body = seat.member.masked(words, slots).map_err(failed)?;

@@ -7,9 +7,11 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use tributary_engine::job::JobSpec;
+use tributary_engine::privacy::resolve;
 use tributary_engine::round::masking::MaskingPolicy;
 use tributary_protocol::id::JobId;
-use tributary_protocol::job_file::{Clip, Combine, JobFile, RoundPolicy, SecureAggregation, StopPolicy};
+use tributary_protocol::job_file::{Clip, Combine, JobFile, Privacy, RoundPolicy, SecureAggregation, StopPolicy};
+use tributary_protocol::noise::epsilon_of_integers;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{Codec, CodecName};
 use tributary_simulation::Rounds;
@@ -27,6 +29,8 @@ use tributary::stopwatch::Stopwatch;
 
 /// Last rounds whose mean accuracy is reported: a single round varies too much.
 const LAST_ROUNDS: usize = 5;
+/// The chance that a promise of privacy does not hold.
+const DELTA: f64 = 1e-6;
 /// Groups that a rule needs which follows the middle of their means.
 const MIDDLE_GROUPS: u32 = 3;
 
@@ -57,6 +61,10 @@ pub(crate) struct SecureTrainingArgs {
     /// The clip, as a job file has it: a number, or a JSON object for one that moves [default: that of a job].
     #[arg(long, value_name = "CLIP", value_parser = parse_clip)]
     clip: Option<Clip>,
+    /// Standard deviation, in clips, of the noise that the members of a group add to its sum; 0 for none. May be
+    /// repeated. Without an attack.
+    #[arg(long, value_delimiter = ',', default_value = "0", value_name = "CLIPS")]
+    noise: Vec<f64>,
     /// Rounds of a training.
     #[arg(long, default_value_t = 60, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -86,6 +94,7 @@ const RULES: [&str; 4] = ["uniform_mean", "norm_clipping", "median", "trimmed_me
 struct Case {
     /// None for `int8` updates without masks.
     keep: Option<f64>,
+    noise: f64,
     rule: String,
     lost: f64,
     lie: Option<Lie>,
@@ -100,6 +109,9 @@ struct Row {
     update: &'static str,
     combine: String,
     keep: Option<f64>,
+    noise: f64,
+    /// What a client that takes part in all rounds spends against the coordinator, but for a chance of 1e-6.
+    epsilon: Option<f64>,
     lost: f64,
     attack: Option<Lie>,
     /// Whether a sum that is longer than honest members could make it is dropped.
@@ -145,10 +157,21 @@ pub(crate) async fn run(args: &SecureTrainingArgs, output: &Output) -> Result<()
 fn cases(args: &SecureTrainingArgs, seed: u64) -> Vec<Case> {
     let mut cases = Vec::new();
     for lost in args.lost.iter().copied() {
-        let case = |rule: &str, keep| Case { keep, rule: rule.to_owned(), lost, lie: None, is_checked: true, seed };
+        let case = |rule: &str, keep| Case {
+            keep,
+            noise: 0.0,
+            rule: rule.to_owned(),
+            lost,
+            lie: None,
+            is_checked: true,
+            seed,
+        };
         let masked = args.keep.iter().copied().map(Some);
         if args.attacks.is_empty() {
-            cases.extend(std::iter::once(None).chain(masked).map(|keep| case("uniform_mean", keep)));
+            cases.push(case("uniform_mean", None));
+            for keep in masked {
+                cases.extend(args.noise.iter().map(|noise| Case { noise: *noise, ..case("uniform_mean", keep) }));
+            }
             continue;
         }
         for (rule, keep) in args.rules.iter().flat_map(|rule| masked.clone().map(move |keep| (rule, keep))) {
@@ -199,12 +222,26 @@ fn job(args: &SecureTrainingArgs, case: &Case, file: &JobFile) -> Result<JobFile
             file.update.codec = Codec::default();
             let secure = SecureAggregation { group: Some(args.group), keep, ..SecureAggregation::default() };
             let clip = args.clip.unwrap_or(secure.clip);
-            let secure = SecureAggregation { clip, ..secure };
-            file.secure_aggregation = Some(secure);
+            if case.noise > 0.0 {
+                file.privacy = Some(privacy(args.rounds, case.noise, clip)?);
+                file.secure_aggregation = Some(secure);
+                resolve(&mut file).map_err(failed)?;
+            } else {
+                file.secure_aggregation = Some(SecureAggregation { clip, ..secure });
+            }
         }
         None => file.update.codec = CodecName::Int8.with_defaults(),
     }
     Ok(file)
+}
+
+/// The terms of a job in which every client takes part in every round.
+fn privacy(rounds: u32, noise: f64, clip: Clip) -> Result<Privacy, BenchError> {
+    let terms = json!({
+        "epsilon": 100.0, "delta": DELTA, "mechanism": "distributed", "noise_multiplier": noise,
+        "participations_max": rounds, "separation": 1, "clip": clip,
+    });
+    serde_json::from_value(terms).map_err(failed)
 }
 
 /// The groups that clients would form whose updates are not masked.
@@ -232,6 +269,8 @@ fn row(args: &SecureTrainingArgs, case: &Case, accuracies: &[f64], played: &[Pla
         update: if case.keep.is_some() { "masked" } else { "int8" },
         combine: case.rule.clone(),
         keep: case.keep,
+        noise: case.noise,
+        epsilon: (case.noise > 0.0).then(|| epsilon_of_integers(case.noise, args.rounds, DELTA)),
         lost: case.lost,
         attack: case.lie,
         is_checked: case.is_checked && case.keep.is_some(),
@@ -261,7 +300,10 @@ fn parse_clip(text: &str) -> Result<Clip, String> {
 }
 
 fn text(row: &Row) -> String {
-    let keep = row.keep.map_or(String::new(), |keep| format!(" keep {keep}"));
+    let mut keep = row.keep.map_or(String::new(), |keep| format!(" keep {keep}"));
+    if let Some(epsilon) = row.epsilon {
+        keep.push_str(&format!(" noise {} (epsilon {epsilon:.1})", row.noise));
+    }
     let attack = row.attack.map_or("no attack", |lie| match lie {
         Lie::Random => "random",
         Lie::Reversed => "reversed",

@@ -127,6 +127,8 @@ fn floor(settings: &ClientSettings) -> PrivacyFloor {
     floor.secure_aggregation = settings.require_secure;
     floor.survivors_min = settings.survivors_min.unwrap_or_default();
     floor.signed = settings.require_signed;
+    floor.epsilon_max = settings.epsilon_max;
+    floor.clip_max = settings.clip_max;
     floor
 }
 

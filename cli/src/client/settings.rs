@@ -55,6 +55,13 @@ pub(super) struct ClientSettings {
     /// survived.
     #[arg(long)]
     pub(super) require_signed: bool,
+    /// The largest epsilon that this client spends in a job, against the coordinator, but for a chance of 1e-6: it
+    /// counts its own updates, and takes part only where the members of its groups add noise.
+    #[arg(long, value_name = "EPSILON")]
+    pub(super) epsilon_max: Option<f64>,
+    /// The largest norm to which updates are clipped, where they are masked.
+    #[arg(long, value_name = "NORM")]
+    pub(super) clip_max: Option<f64>,
     /// A PEM file with the CAs that members of groups must have their certificates from, in the place of the
     /// coordinator's own; implies --require-signed.
     #[arg(long, value_name = "FILE")]
@@ -89,6 +96,8 @@ impl ClientSettings {
             require_secure: self.require_secure || file.require_secure,
             survivors_min: self.survivors_min.or(file.survivors_min),
             require_signed: self.require_signed || file.require_signed,
+            epsilon_max: self.epsilon_max.or(file.epsilon_max),
+            clip_max: self.clip_max.or(file.clip_max),
             peers_ca: self.peers_ca.or(file.peers_ca),
             peers_certificate: self.peers_certificate.or(file.peers_certificate),
             device: self.device.or(file.device),

@@ -19,8 +19,18 @@ export interface Options {
   /**
    * What the page demands of every job, whatever an operator configures. `secureAggregation`: only jobs whose updates
    * are masked. `survivorsMin`: the fewest members whose updates are in a sum. `signed`: only groups whose members sign.
+   * `epsilonMax`: the largest epsilon that this client spends in a job, against the coordinator, but for a chance of
+   * `delta` (1e-6): it counts its own updates, to which the members of its groups add noise. `clipMax`: the largest norm
+   * to which updates are clipped.
    */
-  privacyFloor?: { secureAggregation?: boolean; survivorsMin?: number; signed?: boolean };
+  privacyFloor?: {
+    secureAggregation?: boolean;
+    survivorsMin?: number;
+    signed?: boolean;
+    epsilonMax?: number;
+    delta?: number;
+    clipMax?: number;
+  };
   /** How long the coordinator may hold a check-in while it has no work: 30,000 ms by default, 60,000 at most. */
   waitMs?: number;
   /**

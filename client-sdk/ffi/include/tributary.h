@@ -138,6 +138,10 @@ typedef struct TributarySettings {
     int32_t signed_groups;
     /* Fewest members whose updates are in a sum with this client's; 0 for any number. */
     uint32_t survivors_min;
+    /* Largest epsilon that this client spends in a job, against the coordinator, but for a chance of 1e-6; 0 for any. */
+    double epsilon_max;
+    /* Largest norm to which updates are clipped, where they are masked; 0 for any. */
+    double clip_max;
 } TributarySettings;
 
 /* The device at a moment. -1 is unknown, which hinders nothing. */

@@ -34,6 +34,12 @@ pub struct PrivacyFloor {
     /// Only groups whose members sign who they are and who has survived.
     #[uniffi(default = false)]
     pub signed: bool,
+    /// Largest epsilon that this client spends in a job, against the coordinator, but for a chance of 1e-6.
+    #[uniffi(default = None)]
+    pub epsilon_max: Option<f64>,
+    /// Largest norm to which updates are clipped, where they are masked.
+    #[uniffi(default = None)]
+    pub clip_max: Option<f64>,
 }
 
 /// Settings of a client.
@@ -89,10 +95,13 @@ impl Settings {
         settings.checkpoint_every_s = Some(self.checkpoint_every_s);
         settings.channels = self.channels.into_iter().collect();
         settings.consent = self.consent.map(|Consent { text, given_at_ms }| device::Consent { text, given_at_ms });
-        if let Some(PrivacyFloor { secure_aggregation, survivors_min, signed }) = self.privacy_floor {
+        if let Some(floor) = self.privacy_floor {
+            let PrivacyFloor { secure_aggregation, survivors_min, signed, epsilon_max, clip_max } = floor;
             settings.privacy_floor.secure_aggregation = secure_aggregation;
             settings.privacy_floor.survivors_min = survivors_min;
             settings.privacy_floor.signed = signed;
+            settings.privacy_floor.epsilon_max = epsilon_max;
+            settings.privacy_floor.clip_max = clip_max;
         }
         settings.ca_pem = self.ca_pem;
         settings.allow_plaintext = self.allow_plaintext;

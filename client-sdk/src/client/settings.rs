@@ -12,7 +12,7 @@ use crate::floor::PrivacyFloor;
 
 /// What a client is made from, as text: `Builder::from` makes a [`Builder`](super::Builder) of it. What is `None` has
 /// the default of the builder. In JSON its names may also be written as JavaScript writes them, such as `waitMs`.
-#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Settings {

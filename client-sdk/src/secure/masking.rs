@@ -27,6 +27,16 @@ impl Member {
         }
     }
 
+    /// Members of this group. `None` before the group is formed.
+    pub fn members(&self) -> Option<u16> {
+        match &self.stage {
+            Stage::Sharing { formed, .. } | Stage::Masking { formed, .. } => {
+                Self::group(formed).ok().map(|group| group.roster.members())
+            }
+            _ => None,
+        }
+    }
+
     /// SHA-256 of the masked body, once there is one: it may have left the device.
     pub fn body(&self) -> Option<Sha256Hash> {
         match &self.stage {

@@ -119,7 +119,11 @@ impl Exchange<'_> {
         let (body, begun) = match state.masked(member.body())? {
             Some(body) => (body, true),
             None => {
-                let body = masked(member, values, quantiser, told)?;
+                let masking = self.assignment.plan.masking;
+                if let Some(noise) = masking.as_ref().and_then(|masking| masking.noise) {
+                    state.count_noised(self.assignment.job, noise.multiplier())?;
+                }
+                let body = masked(member, values, (quantiser, masking.as_ref()), told)?;
                 state.save_masked(&body)?;
                 state.save_member(id, member)?;
                 (body, false)
@@ -175,15 +179,30 @@ fn terms(pending: &Pending, masking: &Masking, quantiser: &Quantiser, survivors_
 }
 
 /// The body of the masked update.
-fn masked(member: &mut Member, values: &[f32], quantiser: &Quantiser, told: Told) -> Result<Bytes, ClientError> {
+fn masked(
+    member: &mut Member,
+    values: &[f32],
+    (quantiser, masking): (&Quantiser, Option<&Masking>),
+    told: Told,
+) -> Result<Bytes, ClientError> {
     let group = || ClientError::BadAnswer("the group has no roster".into());
     let (roster, bits) = (member.roster().ok_or_else(group)?, member.bits().ok_or_else(group)?);
     let mut seed = Zeroizing::new([0; 32]);
     system_entropy(seed.as_mut()).map_err(|error| ClientError::Privacy(error.to_string()))?;
-    let quantised = quantiser.quantise(values, &roster, &mut SecretStream::of(*seed));
-    let quantised = quantised.map_err(|error| ClientError::BadAnswer(error.to_string()))?;
-    let told = Told { is_whole: !quantised.is_clipped, ..told };
-    let body = member.masked(Words::of(bits, &quantised.values), told.slots().to_vec()).map_err(refused)?;
+    let mut random = SecretStream::of(*seed);
+    let quantised = quantiser.quantise(values, &roster, &mut random);
+    let mut quantised = quantised.map_err(|error| ClientError::BadAnswer(error.to_string()))?;
+    let is_whole = !quantised.is_clipped;
+    let noise = masking.map(|masking| masking.member_noise(quantiser, member.members().unwrap_or(0))).transpose();
+    let noise = noise.map_err(|error| ClientError::BadAnswer(error.to_string()))?.flatten();
+    let slots = match noise {
+        Some(noise) => {
+            noise.add(&mut quantised, &mut random);
+            Told::noised(is_whole, &noise, &mut random)
+        }
+        None => Told { is_whole, ..told }.slots(),
+    };
+    let body = member.masked(Words::of(bits, &quantised.values), slots.to_vec()).map_err(refused)?;
     Ok(body.into())
 }
 

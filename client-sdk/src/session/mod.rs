@@ -61,7 +61,7 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
                 let request = check_in_request(context, trainer, host)?;
                 Step::after_check_in(Box::pin(ask_for_work(context, &mut identity, &request)).await)
             }
-            Step::Fetch(assignment) => match context.floor.refuses(&assignment.plan) {
+            Step::Fetch(assignment) => match kept_back(context, &assignment) {
                 Some(why) => Step::kept_back(assignment.id, why),
                 None => {
                     let deadline_ms = clock.now_ms().saturating_add(assignment.deadline_in_ms);
@@ -106,6 +106,14 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
             }
             Step::End(outcome) => return outcome,
         }
+    }
+}
+
+/// Why this client takes no part in an assignment, if it does not.
+fn kept_back(context: &Context, assignment: &Assignment) -> Option<String> {
+    match context.state.noised(assignment.job) {
+        Ok(noised) => context.floor.refuses(&assignment.plan, noised),
+        Err(error) => Some(error.to_string()),
     }
 }
 

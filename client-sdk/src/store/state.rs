@@ -3,6 +3,7 @@
 //! Only the identity must survive a power failure: it cannot be obtained again. A damaged model or update is recognised
 //! by its hash, and is downloaded or trained again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -33,6 +34,8 @@ const NEXT_STATE: &str = "memory-next.safetensors";
 
 /// The client as a member of the group for its pending update.
 const MEMBER: &str = "member.json";
+/// What the client has given to jobs whose groups add noise: for each job its [`Noised`].
+const NOISED: &str = "noised.json";
 /// The masked body of the pending update.
 const MASKED: &str = "update.masked";
 
@@ -55,6 +58,30 @@ pub(crate) struct Identity {
     /// The certificate of the population's CA, in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) authority: Option<String>,
+}
+
+/// Updates that were masked with noise, of one job.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Noised {
+    pub(crate) updates: u32,
+    /// The least noise multiplier of their groups.
+    pub(crate) multiplier: f64,
+}
+
+impl Default for Noised {
+    fn default() -> Self {
+        Self { updates: 0, multiplier: f64::MAX }
+    }
+}
+
+impl Noised {
+    /// With one more.
+    #[must_use]
+    pub(crate) fn and(self, multiplier: f64) -> Self {
+        // Of two numbers, one that is none counts: nothing is promised with it.
+        let least = if multiplier < self.multiplier || multiplier.is_nan() { multiplier } else { self.multiplier };
+        Self { updates: self.updates.saturating_add(1), multiplier: least }
+    }
 }
 
 /// Finished work with its body.
@@ -232,6 +259,29 @@ impl State {
     pub(crate) fn masked(&self, sha256: Option<Sha256Hash>) -> Result<Option<Bytes>, StoreError> {
         let Some(sha256) = sha256 else { return Ok(None) };
         Ok(self.store.get(MASKED)?.filter(|body| Sha256Hash::of(body) == sha256).map(Bytes::from))
+    }
+
+    /// What the client has given to a job whose groups add noise.
+    ///
+    /// # Errors
+    /// [`ClientError::Privacy`] if it cannot be read: what was spent is unknown.
+    pub(crate) fn noised(&self, job: JobId) -> Result<Noised, ClientError> {
+        Ok(self.all_noised()?.remove(&job).unwrap_or_default())
+    }
+
+    /// Counts an update before it is masked. It survives a power failure: a client that forgot what it has given would
+    /// give more than its app allows.
+    pub(crate) fn count_noised(&self, job: JobId, multiplier: f64) -> Result<(), ClientError> {
+        let mut all = self.all_noised()?;
+        let noised = all.remove(&job).unwrap_or_default().and(multiplier);
+        all.insert(job, noised);
+        let json = serde_json::to_vec(&all).map_err(|error| ClientError::Privacy(error.to_string()))?;
+        Ok(self.store.put(NOISED, &json, Durability::Power)?)
+    }
+
+    fn all_noised(&self) -> Result<BTreeMap<JobId, Noised>, ClientError> {
+        let Some(json) = self.store.get(NOISED)? else { return Ok(BTreeMap::new()) };
+        serde_json::from_slice(&json).map_err(|error| ClientError::Privacy(format!("what was spent is lost: {error}")))
     }
 
     pub(crate) fn save_masked(&self, body: &[u8]) -> Result<(), StoreError> {

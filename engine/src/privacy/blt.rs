@@ -7,8 +7,8 @@
 
 use tributary_protocol::job_file::NoiseBuffers;
 
-use super::normal::{FIXED_PLACES, NOISE_PLACES};
 use super::search::least;
+use super::{FIXED_PLACES, NOISE_PLACES};
 
 /// One is 2^32 in [`Blt`].
 const PLACES: u32 = 32;

@@ -1,6 +1,7 @@
 //! What a ledger says was spent, from its entries alone.
 
 use tributary_protocol::job_file::Mechanism;
+use tributary_protocol::noise::epsilon_of_integers;
 use tributary_protocol::operator::{EpsilonPair, LedgerEntry};
 
 use super::accountant::{AccountantError, spent};
@@ -19,6 +20,10 @@ pub fn spent_by(entries: &[LedgerEntry], delta: f64) -> Result<EpsilonPair, Acco
         let epsilon = spent(&[Charge::Correlated { mu }], delta)?.epsilon;
         return Ok(EpsilonPair { models: epsilon, cohorts: epsilon });
     }
+    let distributed = |entry: &LedgerEntry| entry.mechanism == Mechanism::Distributed;
+    if entries.iter().any(distributed) {
+        return Ok(distributed_spent(entries, last.participations, delta));
+    }
     // Who knows the cohorts knows in which releases a unit took part. The entry with the least noise stands for all.
     let noise_multiplier = entries.iter().map(|entry| entry.noise_multiplier).fold(f64::INFINITY, f64::min);
     let known = Charge::Gaussian { noise_multiplier, times: last.participations };
@@ -29,6 +34,17 @@ pub fn spent_by(entries: &[LedgerEntry], delta: f64) -> Result<EpsilonPair, Acco
     match entries.iter().map(sampled).collect::<Option<Vec<_>>>() {
         Some(sampled) => Ok(EpsilonPair { models: spent(&sampled, delta)?.epsilon, cohorts }),
         None => Ok(EpsilonPair { models: cohorts, cohorts }),
+    }
+}
+
+/// What noise of clients spends. The coordinator sees the sum of each group, and readers of models those of a version
+/// together.
+fn distributed_spent(entries: &[LedgerEntry], participations: u32, delta: f64) -> EpsilonPair {
+    let least = |of: fn(&LedgerEntry) -> f64| entries.iter().map(of).fold(f64::INFINITY, f64::min);
+    let of = |noise: f64| epsilon_of_integers(noise, participations, delta);
+    EpsilonPair {
+        models: of(least(|entry| entry.noise_multiplier / entry.sensitivity)),
+        cohorts: of(least(|entry| entry.noise_multiplier)),
     }
 }
 
@@ -65,6 +81,11 @@ mod tests {
         let spent = spent_by(&blt, 1e-6).unwrap();
         near(spent.models, super::super::gaussian::epsilon(0.5, 1e-6));
         assert_eq!(spent.models.to_bits(), spent.cohorts.to_bits());
+        // Four groups at least: twice the noise in a model.
+        let groups = LedgerEntry { sensitivity: 0.5, ..entry(Mechanism::Distributed, None, 3) };
+        let spent = spent_by(&vec![groups; 12], 1e-6).unwrap();
+        near(spent.cohorts, epsilon_of_integers(1.0, 3, 1e-6));
+        near(spent.models, epsilon_of_integers(2.0, 3, 1e-6));
         let sampled = spent_by(&vec![entry(Mechanism::Gaussian, Some(0.1), 3); 100], 1e-5).unwrap();
         near(sampled.models, 7.046_602_88);
         assert!(sampled.cohorts > sampled.models);

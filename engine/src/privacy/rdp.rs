@@ -2,6 +2,8 @@
 //! <https://arxiv.org/abs/1908.10530>; conversion by Canonne, Kamath and Steinke 2020,
 //! <https://arxiv.org/abs/2004.00010>, proposition 12).
 
+use tributary_protocol::noise::epsilon_at;
+
 use super::charge::Charge;
 use super::gaussian::log_below;
 
@@ -28,16 +30,9 @@ pub struct Renyi {
 pub fn epsilon(charges: &[Charge], delta: f64) -> Renyi {
     let of = |order: f64| {
         let spent: f64 = charges.iter().map(|charge| charge.times() * divergence(charge, order)).sum();
-        Renyi { epsilon: converted(spent, order, delta), order }
+        Renyi { epsilon: epsilon_at(spent, order, delta), order }
     };
     orders().map(of).min_by(|one, other| one.epsilon.total_cmp(&other.epsilon)).expect("there are orders")
-}
-
-fn converted(spent: f64, order: f64, delta: f64) -> f64 {
-    if delta * delta + (-spent).exp() - 1.0 > 0.0 {
-        return 0.0;
-    }
-    (spent + (1.0 - 1.0 / order).ln() - (delta * order).ln() / (order - 1.0)).max(0.0)
 }
 
 /// The Rényi divergence of one release, the larger of both directions.

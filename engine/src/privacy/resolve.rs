@@ -1,10 +1,14 @@
 //! From a budget to noise: what the coordinator fills in when it creates a private job.
 
 use tributary_protocol::job_file::{JobFile, Mechanism, NoiseBuffers, Privacy};
+use tributary_protocol::noise::epsilon_of_integers;
+use tributary_protocol::secure::noised::DEVIATION_MIN;
+use tributary_protocol::secure::quantise::Quantiser;
+use tributary_protocol::secure::sizes::honest_min;
 
 use super::accountant::{AccountantError, largest, noise_of_sampled, releases_of_sampled};
 use super::blt::{Blt, Participation};
-use super::gaussian;
+use super::gaussian::{self, bisect};
 use super::rdp::log_sum;
 use super::terms::{participation, rate};
 
@@ -28,11 +32,17 @@ pub enum BudgetError {
          often: set [round] updates_goal = {needed}"
     )]
     Overdrawn { goal: u32, available: u32, rate: f64, needed: u32 },
+    #[error(
+        "the noise of one member is narrower than 2.5 steps: set [secure_aggregation] levels = {levels} or more, which \
+         makes the steps finer"
+    )]
+    TooCoarse { levels: u64 },
     #[error(transparent)]
     Accountant(#[from] AccountantError),
 }
 
-/// Largest noise multiplier that a job file may have.
+/// Least noise multiplier that is sought, and the largest that a job file may have.
+const NOISE_LEAST: f64 = 0.01;
 const NOISE_MAX: f64 = 1e6;
 /// The part of delta that draws of too many clients may use.
 const DRAW_SHARE: f64 = 1e-6;
@@ -53,6 +63,7 @@ pub fn resolve(file: &mut JobFile) -> Result<(), BudgetError> {
     }
     let blt = (privacy.mechanism == Mechanism::Blt).then(|| Blt::fit(terms));
     let (noise, releases) = match (blt, rate) {
+        _ if privacy.mechanism == Mechanism::Distributed => distributed(privacy, terms),
         (Some(blt), _) => correlated(privacy, blt, terms),
         (None, None) => independent(privacy, terms),
         (None, Some(rate)) => {
@@ -67,6 +78,7 @@ pub fn resolve(file: &mut JobFile) -> Result<(), BudgetError> {
     if releases == 0 {
         return Err(BudgetError::TooLittleNoise { noise, epsilon });
     }
+    check_steps(file, noise)?;
     if let Some(analysis) = &mut file.analysis {
         analysis.noise = Some(noise);
     }
@@ -129,6 +141,33 @@ fn independent(privacy: &Privacy, terms: Participation) -> (f64, u32) {
         None => (f64::from(times).sqrt() / most * (1.0 + SOLVED_SLACK), times),
         Some(noise) => (noise, largest(terms.versions, |times| f64::from(times).sqrt() / noise <= most)),
     }
+}
+
+/// The noise of the sum of one group, and the releases that may hold data of one unit.
+fn distributed(privacy: &Privacy, terms: Participation) -> (f64, u32) {
+    let is_kept = |noise: f64, times: u32| epsilon_of_integers(noise, times, privacy.delta) <= privacy.epsilon;
+    let times = terms.times.min(terms.versions);
+    match privacy.noise_multiplier {
+        None => {
+            let least = bisect(NOISE_LEAST.ln(), (2.0 * NOISE_MAX).ln(), |noise| is_kept(noise.exp(), times));
+            (least.exp() * (1.0 + SOLVED_SLACK), times)
+        }
+        Some(noise) => (noise, largest(terms.versions, |times| is_kept(noise, times))),
+    }
+}
+
+/// Members of the largest group share the noise among most, so theirs is the narrowest.
+fn check_steps(file: &JobFile, noise: f64) -> Result<(), BudgetError> {
+    let Some(secure) = &file.secure_aggregation else { return Ok(()) };
+    let Ok(parts) = file.model.parts() else { return Ok(()) };
+    let members = u16::try_from(secure.group(file.round.updates_goal)).unwrap_or(u16::MAX);
+    let honest = f64::from(honest_min(members, secure.dropouts, secure.corrupt));
+    let Ok(quantiser) = Quantiser::new(parts.shared().total(), 1.0, secure.levels, secure.keep) else { return Ok(()) };
+    let needed = (DEVIATION_MIN * honest.sqrt() / noise / f64::from(quantiser.coordinates()).sqrt()).ceil();
+    if needed > f64::from(secure.levels) {
+        return Err(BudgetError::TooCoarse { levels: needed as u64 });
+    }
+    Ok(())
 }
 
 /// The noise of a job that counts on its draws, and its releases.

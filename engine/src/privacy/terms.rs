@@ -1,6 +1,8 @@
 //! What a job's `[privacy]` comes to: the noise of each part, the rests of units, the number of releases.
 
-use tributary_protocol::job_file::{JobFile, Mechanism, Privacy, Sampling, Selection};
+use tributary_protocol::job_file::{JobFile, Mechanism, Privacy, Sampling, SecureAggregation, Selection};
+use tributary_protocol::plan::GroupNoise;
+use tributary_protocol::secure::sizes::honest_min;
 
 use super::blt::{Blt, Participation};
 use super::clip::NoiseSplit;
@@ -13,16 +15,23 @@ const UPDATES_PER_DEVIATION: f64 = 20.0;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Terms {
     pub mechanism: Mechanism,
-    /// Standard deviation of the noise of a release, in clips: what the accountants read.
+    /// Standard deviation of the noise of a release, in clips: what the accountants read. Of one group's sum, where
+    /// clients add the noise.
     pub noise_multiplier: f64,
     /// Correlated noise; none where each version has its own.
     pub blt: Option<Blt>,
-    /// What one unit can change, in clips: in all releases together where noise is correlated, else in one.
+    /// What one unit can change, in clips: in all releases together where noise is correlated, else in one. Divided by
+    /// the root of the fewest groups of a version, where each has noise of its own.
     pub sensitivity: f64,
     /// Chance with which a unit is drawn, where the promise counts on it.
     pub rate: Option<f64>,
     /// How units take part.
     pub participation: Participation,
+    /// By how much the variance of the noise of a version exceeds that of one group's sum, where no client is lost; 1
+    /// where the coordinator adds it.
+    pub together: f64,
+    /// Fewest members of a group whose noise is sure to be in its sum, where clients add it.
+    honest: Option<u16>,
     /// Whether the clip follows its updates.
     is_adaptive: bool,
     /// Whether releases are sums, and not means: those of an analysis.
@@ -66,7 +75,12 @@ impl Terms {
         Some(Self {
             mechanism: privacy.mechanism,
             noise_multiplier,
-            sensitivity: blt.map_or(1.0, |blt| blt.sensitivity_squared(participation).sqrt()),
+            sensitivity: match blt {
+                Some(blt) => blt.sensitivity_squared(participation).sqrt(),
+                None => f64::from(groups_min(file, privacy)).sqrt().recip(),
+            },
+            together: together(file, privacy),
+            honest: honest(file, privacy),
             blt,
             rate,
             participation,
@@ -83,10 +97,17 @@ impl Terms {
             Some(rate) => rate * f64::from(available_min),
             None => goal.into(),
         };
-        let count = divisor / UPDATES_PER_DEVIATION;
+        let count = self.honest.map_or(divisor, f64::from) / UPDATES_PER_DEVIATION;
         let split = self.is_adaptive.then(|| NoiseSplit::new(self.noise_multiplier, count));
         let values = split.map_or(self.noise_multiplier, |split| split.values);
         RoundNoise { values, count: split.map(|split| split.count), divisor }
+    }
+
+    /// The noise that the members of each group add; none where the coordinator adds it.
+    pub fn group_noise(&self) -> Option<GroupNoise> {
+        self.honest?;
+        let RoundNoise { values, count, .. } = self.noise(1, 1);
+        Some(GroupNoise { values, count })
     }
 
     /// Whether another release stays within the budget.
@@ -102,6 +123,36 @@ impl Terms {
 pub(super) fn participation(file: &JobFile, privacy: &Privacy) -> Participation {
     let versions = file.stop.rounds.unwrap_or(1);
     Participation { versions, separation: privacy.separation(versions), times: privacy.participations_max }
+}
+
+/// The groups of a job whose clients add noise.
+fn noising<'a>(file: &'a JobFile, privacy: &Privacy) -> Option<&'a SecureAggregation> {
+    file.secure_aggregation.as_ref().filter(|_| privacy.mechanism == Mechanism::Distributed)
+}
+
+/// Fewest groups of a version, where each has noise of its own; else 1.
+fn groups_min(file: &JobFile, privacy: &Privacy) -> u32 {
+    let group = noising(file, privacy).map(|secure| secure.group(file.round.updates_goal).max(1));
+    group.map_or(1, |group| file.round.updates_min.div_ceil(group).max(1))
+}
+
+/// Fewest members of a group whose noise is sure to be in its sum, where clients add it.
+fn honest(file: &JobFile, privacy: &Privacy) -> Option<u16> {
+    let secure = noising(file, privacy)?;
+    let least = u16::try_from(secure.group_min(file.round.updates_goal)).unwrap_or(u16::MAX);
+    Some(honest_min(least, secure.dropouts, secure.corrupt))
+}
+
+/// By how much the variance of a version's noise exceeds that of one group's sum: there are several groups, and members
+/// add noise for those that may be lost.
+fn together(file: &JobFile, privacy: &Privacy) -> f64 {
+    let goal = file.round.updates_goal;
+    noising(file, privacy).map_or(1.0, |secure| {
+        let group = secure.group(goal).max(1);
+        let members = u16::try_from(group).unwrap_or(u16::MAX);
+        let honest = honest_min(members, secure.dropouts, secure.corrupt);
+        f64::from(goal.div_ceil(group)) * f64::from(members) / f64::from(honest)
+    })
 }
 
 /// The chance with which a unit is drawn, where the promise counts on it.

@@ -3,11 +3,11 @@
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::{GroupProgress, RoundGroup};
 use tributary_protocol::secure::quantise::Quantiser;
-use tributary_protocol::secure::sizes::value_bits;
 use tributary_protocol::secure::slots::SLOTS;
 use tributary_protocol::state::{GroupFailure, GroupStage};
 
 use super::words::count;
+use crate::job::plan_of;
 use crate::round::masking::{GroupCost, GroupParameters, MaskedUpdate, MaskingPolicy};
 
 /// With fewer members, a sum tells much of each.
@@ -19,10 +19,11 @@ pub(super) fn planned(file: &JobFile) -> Option<String> {
     let parameters = GroupParameters::of(policy.group, &policy).ok()?;
     let values = file.model.parts().ok()?.shared().total();
     let quantiser = Quantiser::new(values, secure.clip.start(), secure.levels, secure.keep).ok()?;
-    let (members, several) = (u16::try_from(policy.group).ok()?, quantiser.has_several_blocks());
+    let masking = plan_of(file).masking?;
+    let members = u16::try_from(policy.group).ok()?;
     let update = MaskedUpdate {
         values: (f64::from(quantiser.coordinates()) * secure.keep) as u64,
-        bits: value_bits(members, secure.levels, several, 0.0)?.into(),
+        bits: masking.value_bits(&quantiser, members)?.into(),
         slots: SLOTS as u64,
     };
     let cost = GroupCost::of(parameters, update, policy.is_signed);

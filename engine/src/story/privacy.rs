@@ -1,5 +1,7 @@
 //! What the privacy of a job comes to over its rounds, for people, before and after it is created.
 
+use tributary_protocol::job_file::Mechanism;
+use tributary_protocol::noise::epsilon_of_integers;
 use tributary_protocol::operator::{EpsilonPair, JobPrivacy, LedgerEntry};
 use tributary_protocol::state::Task;
 
@@ -31,6 +33,10 @@ fn after(terms: &Terms, rounds: u32, delta: f64) -> Result<EpsilonPair, Accounta
     let noise_multiplier = terms.noise_multiplier;
     // A unit that takes part as soon as it may.
     let times = times.min((rounds - 1) / separation.max(1) + 1);
+    if terms.mechanism == Mechanism::Distributed {
+        let of = |noise: f64| epsilon_of_integers(noise, times, delta);
+        return Ok(EpsilonPair { models: of(noise_multiplier / terms.sensitivity), cohorts: of(noise_multiplier) });
+    }
     let charge = match &terms.blt {
         Some(blt) => {
             let participation = Participation { versions: rounds, ..terms.participation };
@@ -59,7 +65,7 @@ pub fn explained(spec: &JobSpec, ledger: Vec<LedgerEntry>, spent: Option<Epsilon
     // Of the last model, for a clip of 1 and one update a round.
     let deviation = match &terms.blt {
         Some(blt) => blt.distance(terms.participation).last / terms.sensitivity * noise.values,
-        None => noise.values * versions.sqrt(),
+        None => noise.values * (versions * terms.together).sqrt(),
     };
     Some(JobPrivacy {
         terms: settings.clone(),

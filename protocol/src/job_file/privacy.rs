@@ -122,6 +122,8 @@ pub enum Mechanism {
     Blt,
     /// Drawn anew for each version.
     Gaussian,
+    /// Drawn anew by each client, before masks: nobody sees a sum without it. Needs `[secure_aggregation]`.
+    Distributed,
 }
 
 /// Decays and weights of the two buffers of correlated noise, in multiples of 2^-32.
@@ -167,6 +169,7 @@ impl Mechanism {
         match self {
             Self::Blt => "blt",
             Self::Gaussian => "gaussian",
+            Self::Distributed => "distributed",
         }
     }
 }
@@ -175,7 +178,7 @@ impl TryFrom<String> for Mechanism {
     type Error = String;
 
     fn try_from(name: String) -> Result<Self, String> {
-        let known = [Self::Blt, Self::Gaussian].into_iter().find(|known| known.as_str() == name);
+        let known = [Self::Blt, Self::Gaussian, Self::Distributed].into_iter().find(|known| known.as_str() == name);
         known.ok_or_else(|| format!("{name:?} is no mechanism of privacy"))
     }
 }
@@ -236,7 +239,18 @@ impl Privacy {
         let is_told = job.model.inputs.as_ref().is_some_and(|inputs| inputs.standardize.is_some());
         let noised = "left out with [privacy], because its sums have no noise: set means and deviations of an analysis";
         require(!is_told, "[model.inputs] standardize", noised)?;
+        self.check_distributed(job)?;
         self.check_sampling(job)
+    }
+
+    fn check_distributed(&self, job: &JobFile) -> Result<(), JobFileError> {
+        if self.mechanism != Mechanism::Distributed {
+            return Ok(());
+        }
+        let masked = "\"blt\" or \"gaussian\" without [secure_aggregation], whose groups hide what single clients add";
+        require(job.secure_aggregation.is_some(), "[privacy] mechanism", masked)?;
+        let secret = "left out with mechanism = \"distributed\", whose noise clients draw";
+        require(self.test_key.is_none(), "[privacy] test_key", secret)
     }
 
     fn check_sampling(&self, job: &JobFile) -> Result<(), JobFileError> {

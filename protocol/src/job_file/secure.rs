@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::require;
-use super::privacy::{AdaptiveNoisedClip, Clip};
+use super::privacy::{AdaptiveNoisedClip, Clip, Mechanism, Privacy};
 use super::{JobFile, JobFileError};
 use crate::plan::{GroupTrust, Masking};
 use crate::secure::quantise::LEVELS_MAX;
@@ -97,7 +97,8 @@ impl SecureAggregation {
     /// How the clients of a round mask their updates, which they clip to this norm.
     pub fn masking(&self, goal: u32, clip: f64) -> Masking {
         let Self { corrupt, dropouts, levels, keep, .. } = *self;
-        Masking { group_min: self.group_min(goal), corrupt, dropouts, levels, keep, clip, trust: self.trust() }
+        let (group_min, trust) = (self.group_min(goal), self.trust());
+        Masking { group_min, corrupt, dropouts, levels, keep, clip, trust, noise: None }
     }
 
     pub(super) fn check(&self, job: &JobFile) -> Result<(), JobFileError> {
@@ -121,8 +122,11 @@ impl SecureAggregation {
         require(job.update.codec == Codec::default(), "[update] codec", masked)?;
         let clipped = "left out with [secure_aggregation], whose clip bounds an update";
         require(job.update.norm_max.is_none(), "[update] norm_max", clipped)?;
-        let noised = "left out with [secure_aggregation]: noise that clients add is not built yet";
-        require(job.privacy.is_none(), "[privacy]", noised)?;
+        let noised = "\"distributed\" with [secure_aggregation]: only clients can add noise to what nobody else reads";
+        let is_noised = |privacy: &Privacy| privacy.mechanism == Mechanism::Distributed;
+        require(job.privacy.as_ref().is_none_or(is_noised), "[privacy] mechanism", noised)?;
+        let clip = "left out with [privacy], whose clip bounds an update";
+        require(job.privacy.is_none() || self.clip == CLIP, "[secure_aggregation] clip", clip)?;
         let is_told = job.model.inputs.as_ref().is_some_and(|inputs| inputs.standardize.is_some());
         let told = "left out with [secure_aggregation], because its sums of each table are not masked yet";
         require(!is_told, "[model.inputs] standardize", told)?;

@@ -11,13 +11,13 @@ use crate::job_file::Mechanism;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LedgerEntry {
-    /// When the round closed, before the noise was drawn.
+    /// When the round closed, before the noise was drawn; with `distributed`, when a group began to open its sum.
     pub at_ms: i64,
     /// SHA-256 of the entry: of its canonical JSON without this member.
     pub hash: Sha256Hash,
     /// Which noise was added.
     pub mechanism: Mechanism,
-    /// Standard deviation of the noise, in clips.
+    /// Standard deviation of the noise, in clips; with `distributed` that of the sum of one group.
     pub noise_multiplier: f64,
     /// Number of the entry, from 1 without gaps.
     pub number: u32,
@@ -30,7 +30,8 @@ pub struct LedgerEntry {
     pub rate: Option<f64>,
     /// The training round.
     pub round: u32,
-    /// What one unit can change, in clips: in all releases of the job together with `blt`, else in one.
+    /// What one unit can change, in clips: in all releases of the job together with `blt`, else in one. With
+    /// `distributed` it is divided by the root of the fewest groups of a version, whose noise comes together there.
     pub sensitivity: f64,
     /// The model version that the round was to make.
     pub version: u32,

@@ -11,7 +11,8 @@ use crate::job_file::Privacy;
 pub struct EpsilonPair {
     /// Against those who see the models, and not who took part.
     pub models: f64,
-    /// Against those who also know who took part in which round.
+    /// Against those who also know who took part in which round; with `distributed`, against the coordinator as well,
+    /// which sees the sum of each group.
     pub cohorts: f64,
 }
 

@@ -10,7 +10,7 @@ use crate::rate::RateSchedule;
 
 pub use algorithm::{AdaptiveMu, Algorithm, CLIENTS_MAX, Control, MU_MAX};
 pub use cadence::{CADENCE_MAX, Cadence};
-pub use masking::{GroupTrust, Masking};
+pub use masking::{GroupNoise, GroupTrust, Masking};
 
 /// Most changes of a work schedule.
 const WORK_CHANGES_MAX: usize = 1000;

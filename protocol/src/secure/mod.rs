@@ -14,6 +14,7 @@
 //! | [`shamir`], [`sealing`] | secrets in shares, and shares on their way through the coordinator |
 //! | [`signing`], [`messages`] | what is signed; the bodies of all requests and answers |
 //! | [`quantise`] | from a model delta to integers, and from the sum of a group back |
+//! | [`noised`] | noise of the members, so that the sum is private too |
 //! | [`open`] | the coordinator's half: from shares to the masks that are left in a sum |
 //! | [`sizes`] | how many bits, bytes and members a group needs |
 //!
@@ -23,6 +24,7 @@ pub mod context;
 pub mod keys;
 pub mod mask;
 pub mod messages;
+pub mod noised;
 pub mod open;
 #[cfg(test)]
 mod open_tests;

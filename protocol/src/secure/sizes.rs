@@ -29,6 +29,12 @@ pub fn survivors_min(members: u16, dropouts: f64) -> u16 {
     members - share(members, dropouts)
 }
 
+/// Fewest survivors of a group that do not work with the coordinator, at least 1: those whose noise is sure to be in
+/// the sum.
+pub fn honest_min(members: u16, dropouts: f64, corrupt: f64) -> u16 {
+    survivors_min(members, dropouts).saturating_sub(share(members, corrupt)).max(1)
+}
+
 /// Fewest neighbours from which a member must have shares. Where everybody is a neighbour, those of a group that loses
 /// as many as it may; else as many as rebuild a secret, because any of them may be lost by chance.
 pub fn inbox_min(members: u16, degree: u16, threshold: u16, dropouts: f64) -> u16 {
@@ -70,6 +76,7 @@ mod tests {
     #[test]
     fn members_follow_from_the_shares_of_those_who_are_lost_or_lie() {
         assert_eq!((survivors_min(128, 0.3), survivors_min(3, 0.3), survivors_min(10, 0.0)), (90, 3, 10));
+        assert_eq!((honest_min(128, 0.3, 0.1), honest_min(3, 0.3, 0.1), honest_min(3, 0.5, 0.33)), (78, 3, 2));
         assert_eq!((inbox_min(128, 56, 25, 0.3), inbox_min(10, 9, 6, 0.3), inbox_min(4, 3, 2, 0.3)), (25, 6, 2));
         assert_eq!((survivors_min(100, 0.29), quorum(100, 0.29)), (71, 65), "no product is rounded away");
         assert_eq!((quorum(128, 0.1), quorum(3, 0.1), quorum(10, 0.0), quorum(3, 1.0)), (71, 2, 6, 4));

@@ -1,5 +1,8 @@
 //! What members tell beside the values of their updates: numbers that are masked and added up as they are.
 
+use super::noised::MemberNoise;
+use crate::seed::SecretStream;
+
 /// Slots of a body.
 pub const SLOTS: usize = 5;
 
@@ -33,6 +36,11 @@ pub struct Totals {
 }
 
 impl Told {
+    /// The slots of a member that adds noise: examples and loss stay with it, and the bit of its clip is noised.
+    pub fn noised(is_whole: bool, noise: &MemberNoise, random: &mut SecretStream) -> [u64; SLOTS] {
+        [1, noise.bit(is_whole, random), 0, 0, 0]
+    }
+
     /// The slots of a body: one member, whether it is whole, its examples, whether it tells a loss, that loss in steps.
     pub fn slots(&self) -> [u64; SLOTS] {
         let loss =
@@ -46,6 +54,11 @@ impl Totals {
     pub fn of([members, whole, examples, losses, loss]: [u64; SLOTS]) -> Self {
         let mean = (losses > 0 && losses == members).then(|| loss as f64 / losses as f64 / LOSS_STEPS * LOSS_MAX);
         Self { members, whole, examples, loss: mean }
+    }
+
+    /// Reads the sums of slots of so many members that added noise.
+    pub fn noised([members, bits, ..]: [u64; SLOTS], noise: &MemberNoise, count: u32) -> Self {
+        Self { members, whole: noise.whole(bits, count).into(), examples: 0, loss: None }
     }
 }
 

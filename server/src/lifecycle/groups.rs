@@ -16,6 +16,7 @@ use tributary_protocol::traffic::Traffic;
 
 use super::assignments::{Comes, Received, Refusal, end, find, require_held, require_open};
 use super::expiry::{Need, expire_one};
+use super::privacy;
 use super::rounds::close_in;
 use crate::blob::{BlobError, Staged};
 use crate::db::{
@@ -235,9 +236,29 @@ pub(crate) async fn advance(
             return Err(DbError::Corrupt(format!("{group} has survivors already")));
         }
     }
+    if stages[1] == GroupStage::Unmasking {
+        charge_opening(services, &mut tx, round, group, &members).await?;
+    }
     tx.commit().await?;
     services.signals.changed_for_watchers();
     Ok(())
+}
+
+/// Charges the sum that the survivors of a group begin to open.
+async fn charge_opening(
+    services: &Services,
+    tx: &mut Tx,
+    round: RoundKey,
+    group: GroupId,
+    members: &[SecureMemberRow],
+) -> Result<(), DbError> {
+    let row = tx.secure_group(group).await?.ok_or_else(DbError::lost)?;
+    let survivors = row.survivors().ok_or_else(|| DbError::Corrupt(format!("{group} has no survivors")))?;
+    let is_in = |member: &&SecureMemberRow| member.position().is_some_and(|place| survivors.contains(place));
+    let clients: Vec<ClientId> = members.iter().filter(is_in).map(|member| member.client).collect();
+    let spec = services.spec(tx, round.job).await?.ok_or_else(DbError::lost)?;
+    let row = tx.round(round).await?.ok_or_else(DbError::lost)?;
+    privacy::charge_group(tx, &spec, &row, &clients, services.clock.now_ms()).await
 }
 
 /// The opened sum of a group.

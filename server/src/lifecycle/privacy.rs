@@ -1,13 +1,16 @@
-//! Charges of private jobs: what a release spends is written before its noise is drawn.
+//! Charges of private jobs: what a release spends is written before its noise is drawn, or before it can be read.
 //!
 //! The transaction that closes a round counts its units, appends to the ledger and stores the key of the noise. From
-//! then on the sum may be released, once or again after a crash, and always with the same noise.
+//! then on the sum may be released, once or again after a crash, and always with the same noise. Where clients add the
+//! noise, the coordinator sees the sum of a group when the members open it. So each group is charged when it begins to
+//! be opened, whether or not its round commits.
 
 use std::collections::BTreeSet;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::privacy::Terms;
 use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::ClientId;
 use tributary_protocol::operator::{CHAIN_BEGINS, LedgerEntry};
 
 use crate::db::{DbError, RoundKey, RoundRow, Tx};
@@ -15,17 +18,43 @@ use crate::runtime::entropy;
 
 /// Charges the release of a private training round that closes, and stores the key of its noise.
 pub(super) async fn charge(tx: &mut Tx, spec: &JobSpec, round: &RoundRow, now_ms: i64) -> Result<(), DbError> {
-    let Some(terms) = &spec.privacy else { return Ok(()) };
-    let (key, version) = (round.key(), round.base_version + 1);
+    let Some(terms) = spec.noised_here() else { return Ok(()) };
+    let key = round.key();
     let reporters = tx.reporters(key).await?;
-    let units: BTreeSet<String> = tx.units(&spec.file, &reporters).await?.into_values().collect();
+    append(tx, (spec, terms), round, &reporters, now_ms).await?;
+    let test_key = spec.file.privacy.as_ref().and_then(|privacy| privacy.test_key);
+    tx.store_round_key(key, test_key.unwrap_or_else(|| Sha256Hash(entropy::random()))).await
+}
+
+/// Charges the sum of these clients, who noised it and now begin to open it. Nothing in other jobs.
+pub(super) async fn charge_group(
+    tx: &mut Tx,
+    spec: &JobSpec,
+    round: &RoundRow,
+    survivors: &[ClientId],
+    now_ms: i64,
+) -> Result<(), DbError> {
+    match &spec.privacy {
+        Some(terms) if spec.noised_here().is_none() => append(tx, (spec, terms), round, survivors, now_ms).await,
+        _ => Ok(()),
+    }
+}
+
+/// Counts the units of these clients, and appends to the ledger.
+async fn append(
+    tx: &mut Tx,
+    (spec, terms): (&JobSpec, &Terms),
+    round: &RoundRow,
+    clients: &[ClientId],
+    now_ms: i64,
+) -> Result<(), DbError> {
+    let (key, version) = (round.key(), round.base_version + 1);
+    let units: BTreeSet<String> = tx.units(&spec.file, clients).await?.into_values().collect();
     let last = tx.last_charge(key.job).await?;
     let most = tx.contribute(key.job, &units.into_iter().collect::<Vec<_>>(), version).await?;
     let participations = last.as_ref().map_or(0, |last| last.participations).max(most);
     let entry = entry(terms, key, (version, participations), now_ms);
-    tx.charge(key.job, &entry.after(last.as_ref())).await?;
-    let test_key = spec.file.privacy.as_ref().and_then(|privacy| privacy.test_key);
-    tx.store_round_key(key, test_key.unwrap_or_else(|| Sha256Hash(entropy::random()))).await
+    tx.charge(key.job, &entry.after(last.as_ref())).await
 }
 
 fn entry(terms: &Terms, key: RoundKey, (version, participations): (u32, u32), at_ms: i64) -> LedgerEntry {

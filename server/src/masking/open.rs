@@ -74,6 +74,8 @@ pub(super) async fn open(
     let (mut values, mut slots) = bodies.sum(&quantiser).await?;
     let plan = spec.plan_of_round(round.goal, round.policy().clip_norm);
     let masking = plan.masking.ok_or_else(|| DbError::Corrupt(format!("{} masks nothing", round.job)))?;
+    let noise = masking.member_noise(&quantiser, group.roster.members());
+    let noise = noise.map_err(|error| DbError::corrupt("the noise of a group", error))?;
     let hash = group.roster.hash();
     let opened = blocking(move || {
         masks.apply_to_slots(&mut slots);
@@ -82,11 +84,12 @@ pub(super) async fn open(
     });
     let (sum, slots) = opened.await;
     let sum = sum.map_err(|error| DbError::corrupt("a sum", error))?;
-    let totals = Totals::of(slots.try_into().unwrap_or([0; SLOTS]));
     let count = u32::from(group.survivors.count());
+    let slots = slots.try_into().unwrap_or([0; SLOTS]);
+    let totals = noise.map_or_else(|| Totals::of(slots), |noise| Totals::noised(slots, &noise, count));
     // Of honest members each is at most as long as the clip, but for the rounding of its values.
     let norm = sum.iter().map(|value| value * value).sum::<f64>().sqrt();
-    let norm_max = masked_norm_max(count, &masking, sum.len() as u64);
+    let norm_max = masked_norm_max(count, (&masking, &quantiser), noise.as_ref(), sum.len() as u64);
     if totals.members != u64::from(count) || totals.whole > totals.members || norm.is_nan() || norm > norm_max {
         tracing::warn!(?totals, count, norm, norm_max, group = %row.id, "a group is longer than its members can make it");
         return Ok(Outcome::Failed(GroupFailure::Norm));

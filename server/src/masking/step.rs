@@ -10,7 +10,7 @@ use tributary_engine::round::masking::{
 use tributary_protocol::id::{AssignmentId, GroupId};
 use tributary_protocol::secure::messages::ShareKind;
 use tributary_protocol::secure::open::Opening;
-use tributary_protocol::secure::sizes::{body_bytes, value_bits};
+use tributary_protocol::secure::sizes::body_bytes;
 use tributary_protocol::secure::slots::SLOTS;
 use tributary_protocol::secure::{Context, Suite, Survivors};
 use tributary_protocol::state::{GroupFailure, GroupStage};
@@ -154,8 +154,8 @@ async fn new_group(
     let model = services.db.look().await?.model(round.job, round.base_version).await?;
     let model = model.ok_or_else(|| missing("model"))?;
     let quantiser = quantiser_of(spec, round)?;
-    let (count, several) = (u16::try_from(size).unwrap_or(u16::MAX), quantiser.has_several_blocks());
-    let bits = value_bits(count, masking.levels, several, 0.0).ok_or_else(|| missing("fitting values"))?;
+    let count = u16::try_from(size).unwrap_or(u16::MAX);
+    let bits = masking.value_bits(&quantiser, count).ok_or_else(|| missing("fitting values"))?;
     let length = quantiser.coordinates();
     let id = GroupId::from_random(entropy::random());
     let context = Context {

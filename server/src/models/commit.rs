@@ -66,7 +66,7 @@ async fn make_and_store(
     // Updates still in flight will be refused, whether or not there is a running sum.
     sums.get_or_open(round.key(), spec).close().await;
     let updates = accepted(&services.db, spec, round).await?;
-    let (combined, private) = match &spec.privacy {
+    let (combined, private) = match spec.noised_here() {
         Some(terms) => {
             let private = private_sum(services, bench, (spec, terms), round, &updates).await?;
             (Arc::clone(&private.combined), Some(private))

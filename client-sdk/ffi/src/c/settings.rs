@@ -45,6 +45,8 @@ pub(super) unsafe fn read(asked: &TributarySettings) -> Result<Settings, Tributa
                 secure_aggregation: asked.secure_aggregation != 0,
                 survivors_min: survivors_min.map_err(|_| TributaryError::bad_input("survivors_min is above 65535"))?,
                 signed: asked.signed_groups != 0,
+                epsilon_max: (asked.epsilon_max != 0.0).then_some(asked.epsilon_max),
+                clip_max: (asked.clip_max != 0.0).then_some(asked.clip_max),
             }),
             ca_pem: optional("ca_pem", asked.ca_pem)?,
             allow_plaintext: asked.allow_plaintext != 0,

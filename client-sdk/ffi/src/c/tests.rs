@@ -52,6 +52,8 @@ fn c_settings() -> (TributarySettings, [CString; 3]) {
         secure_aggregation: 0,
         signed_groups: 0,
         survivors_min: 0,
+        epsilon_max: 0.0,
+        clip_max: 0.0,
     };
     (settings, texts)
 }
@@ -532,7 +534,7 @@ fn structures_have_the_same_layout_in_c() {
         TributarySettings {
             size, server, token, state_dir, ca_pem, attributes, attributes_count, wait_ms, allow_plaintext, key_store,
             checkpoint_every_s, attester, channels, channels_count, consent, consent_given_at_ms, secure_aggregation,
-            signed_groups, survivors_min
+            signed_groups, survivors_min, epsilon_max, clip_max
         }
         TributaryAttester { context, attest }
         TributaryDevice { metered, charging, battery_percent, thermal }

@@ -131,6 +131,10 @@ pub struct TributarySettings {
     pub signed_groups: i32,
     /// Fewest members whose updates are in a sum with this client's; 0 for any number.
     pub survivors_min: u32,
+    /// Largest epsilon that this client spends in a job, against the coordinator, but for a chance of 1e-6; 0 for any.
+    pub epsilon_max: f64,
+    /// Largest norm to which updates are clipped, where they are masked; 0 for any.
+    pub clip_max: f64,
 }
 
 /// A structure that an app fills in, and that may grow: its first member is its size, as the app's header has it.

@@ -171,8 +171,10 @@ class Client:
     `update_releases` get. `consent` is the consent with which the client takes part: a name of the text that was agreed
     to, and when, in milliseconds since 1970. `privacy_floor` is what the client demands of every job, whatever an
     operator configures: `{"secure_aggregation": True}` takes part only where updates are masked, `"survivors_min"` is the
-    fewest members whose updates are in a sum, and `"signed": True` asks for groups whose members sign. `ca` are the CAs to trust instead of the system's:
-    a path, or PEM as bytes. `allow_plaintext` allows `http://` to other machines. `report_errors` is what the operator
+    fewest members whose updates are in a sum, `"signed": True` asks for groups whose members sign, `"epsilon_max"` is the
+    largest epsilon that this client spends in a job against the coordinator (it counts its own updates, to which the
+    members of its groups add noise), and `"clip_max"` is the largest norm to which updates are clipped. `ca` are the CAs
+    to trust instead of the system's: a path, or PEM as bytes. `allow_plaintext` allows `http://` to other machines. `report_errors` is what the operator
     learns of an exception of the trainer: its `"type"`, or with `"text"` also its text, which may quote examples or paths.
     `attest` obtains what the platform says about the machine, where the operator asks for it at enrolment: it takes the
     SHA-256 of the machine's public key, or `None` without one, and returns the kind of the statement and its text.

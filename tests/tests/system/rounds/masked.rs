@@ -171,7 +171,7 @@ fn quantiser() -> Quantiser {
 }
 
 /// Five clients with work.
-async fn seats(world: &World) -> Vec<Seat> {
+pub(super) async fn seats(world: &World) -> Vec<Seat> {
     let devices: [Device; CLIENTS] = world.devices().await;
     let [a, b, c, d, e] = &devices;
     let assignments = world.assign([a, b, c, d, e]).await;

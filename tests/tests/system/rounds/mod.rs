@@ -15,6 +15,7 @@ mod evaluation;
 mod goal_and_deadline;
 mod masked;
 mod masked_gate;
+mod noised;
 mod private;
 mod private_answers;
 mod private_seeds;

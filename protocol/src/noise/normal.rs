@@ -4,11 +4,11 @@
 //! uniform deviates alone, whose bits are drawn as they are needed, so that no floating-point number has a part in the
 //! noise. (A Gaussian that was computed in floating point tells by its last bits what it was added to: Mironov 2012.)
 
-use std::cmp::Ordering;
-
 use hkdf::Hkdf;
 use sha2::Sha256;
-use tributary_protocol::seed::SecretStream;
+
+use super::uniform::{Uniform, falls, half};
+use crate::seed::SecretStream;
 
 /// Binary places of a value of [`Normal::fixed`].
 pub const FIXED_PLACES: u32 = 120;
@@ -18,34 +18,6 @@ pub const NOISE_PLACES: u32 = 20;
 
 /// Parameters whose noise has one key.
 pub const NOISE_BLOCK: usize = 1 << 12;
-
-/// A uniform number in `[0, 1)` of which so many words are known: those behind the first are drawn where a comparison
-/// ties, and kept.
-#[derive(Debug)]
-struct Uniform {
-    first: u64,
-    rest: Vec<u64>,
-}
-
-impl Uniform {
-    fn word(&mut self, at: usize, stream: &mut SecretStream) -> u64 {
-        while self.rest.len() < at {
-            self.rest.push(stream.next_u64());
-        }
-        if at == 0 { self.first } else { self.rest[at - 1] }
-    }
-
-    fn is_below(&mut self, other: &mut Self, stream: &mut SecretStream) -> bool {
-        for at in 0.. {
-            match self.word(at, stream).cmp(&other.word(at, stream)) {
-                Ordering::Less => return true,
-                Ordering::Greater => return false,
-                Ordering::Equal => {}
-            }
-        }
-        false
-    }
-}
 
 /// Draws from the normal distribution, exactly.
 #[derive(Debug)]
@@ -84,61 +56,19 @@ impl Normal {
         if is_negative { -magnitude } else { magnitude }
     }
 
-    fn uniform(&mut self) -> Uniform {
-        Uniform { first: self.0.next_u64(), rest: Vec::new() }
-    }
-
     fn draw(&mut self) -> Drawn {
         loop {
             let mut whole = 0u64;
-            while self.half() {
+            while half(&mut self.0) {
                 whole += 1;
             }
-            if !(0..whole * whole.saturating_sub(1)).all(|_| self.half()) {
+            if !(0..whole * whole.saturating_sub(1)).all(|_| half(&mut self.0)) {
                 continue;
             }
-            let mut part = self.uniform();
-            if (0..=whole).all(|_| self.falls(whole, &mut part)) {
+            let mut part = Uniform::draw(&mut self.0);
+            if (0..=whole).all(|_| falls(whole, &mut part, &mut self.0)) {
                 return Drawn { whole, part, is_negative: self.0.next_u64() >> 63 == 1 };
             }
-        }
-    }
-
-    /// True with probability `exp(-1/2)` (algorithm H).
-    fn half(&mut self) -> bool {
-        let mut one = self.uniform();
-        if one.first >> 63 == 1 {
-            return true;
-        }
-        loop {
-            let mut other = self.uniform();
-            if !other.is_below(&mut one, &mut self.0) {
-                return false;
-            }
-            one = self.uniform();
-            if !one.is_below(&mut other, &mut self.0) {
-                return true;
-            }
-        }
-    }
-
-    /// True with probability `exp(-x (2k + x) / (2k + 2))` (algorithm B).
-    fn falls(&mut self, whole: u64, part: &mut Uniform) -> bool {
-        // None stands for x itself, whose further words are drawn once.
-        let (mut least, mut is_even) = (None::<Uniform>, true);
-        loop {
-            let mut next = self.uniform();
-            if !next.is_below(least.as_mut().unwrap_or(part), &mut self.0) {
-                return is_even;
-            }
-            let choice = self.0.below(2 * whole + 2);
-            if choice > 2 * whole {
-                return is_even;
-            }
-            if choice == 2 * whole && !self.uniform().is_below(part, &mut self.0) {
-                return is_even;
-            }
-            (least, is_even) = (Some(next), !is_even);
         }
     }
 }
