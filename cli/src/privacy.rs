@@ -9,7 +9,7 @@ use tributary_engine::privacy::{BudgetError, resolve, spent_by};
 use tributary_engine::story::{PlanPoint, course, explained};
 use tributary_protocol::analysis::{Analysis, Query};
 use tributary_protocol::id::JobId;
-use tributary_protocol::job_file::JobFile;
+use tributary_protocol::job_file::{JobFile, Mechanism};
 use tributary_protocol::operator::{EpsilonPair, JobPrivacy, check_ledger};
 use tributary_protocol::seed::Seed;
 
@@ -104,11 +104,15 @@ fn plan_text(spec: &JobSpec, privacy: &JobPrivacy, course: &[PlanPoint], output:
     let JobPrivacy { terms, noise_ratio, units_needed, .. } = privacy;
     let noise = terms.noise_multiplier.unwrap_or(0.0);
     let unit = spec.file.unit_attribute().unwrap_or("client");
+    let goal = spec.file.round.updates_goal;
+    let to = match &spec.file.secure_aggregation {
+        Some(secure) => format!("by clients to the sum of their group of at most {}", secure.group(goal)),
+        None => format!("to the sum of {goal} updates"),
+    };
     let mut text = format!(
-        "noise: {noise:.4} clips ({}), added to the sum of {} updates\nclip: {}\n\
+        "noise: {noise:.4} clips ({}), added {to}\nclip: {}\n\
          each {unit} contributes at most {} updates, {} versions apart at least: {} of them are needed\n",
         terms.mechanism.as_str(),
-        spec.file.round.updates_goal,
         terms.clip.start(),
         terms.participations_max,
         terms.separation.unwrap_or(1),
@@ -123,7 +127,7 @@ fn plan_text(spec: &JobSpec, privacy: &JobPrivacy, course: &[PlanPoint], output:
     let rows = course.iter().map(|PlanPoint { rounds, epsilon }| {
         vec![rounds.to_string(), format!("{:.3}", epsilon.models), format!("{:.3}", epsilon.cohorts)]
     });
-    let columns = ["rounds", "epsilon", "epsilon, cohorts known"];
+    let columns = ["rounds", "epsilon", against(terms.mechanism)];
     text.push_str(output::table(&columns, rows, output.width).trim_end());
     if *noise_ratio > RATIO_MAX && spec.file.analysis.is_none() {
         text.push_str(
@@ -132,6 +136,14 @@ fn plan_text(spec: &JobSpec, privacy: &JobPrivacy, course: &[PlanPoint], output:
         );
     }
     text
+}
+
+/// What the second epsilon is against.
+fn against(mechanism: Mechanism) -> &'static str {
+    match mechanism {
+        Mechanism::Distributed => "epsilon, coordinator",
+        Mechanism::Blt | Mechanism::Gaussian => "epsilon, cohorts known",
+    }
 }
 
 /// The noise of a count of each query.
@@ -161,11 +173,16 @@ fn verified(privacy: &JobPrivacy) -> Result<(), CliError> {
 fn ledger_text(privacy: &JobPrivacy, is_verified: bool, output: &Output) -> String {
     let JobPrivacy { terms, spent, is_spent, ledger, .. } = privacy;
     let mut text = match spent {
-        Some(EpsilonPair { models, cohorts }) => format!(
-            "spent: epsilon {models:.4} of {} against who sees the models, {cohorts:.4} against who also knows the \
-             cohorts; delta {:e}",
-            terms.epsilon, terms.delta
-        ),
+        Some(EpsilonPair { models, cohorts }) => {
+            let other = match terms.mechanism {
+                Mechanism::Distributed => "the coordinator",
+                Mechanism::Blt | Mechanism::Gaussian => "who also knows the cohorts",
+            };
+            format!(
+                "spent: epsilon {models:.4} of {} against who sees the models, {cohorts:.4} against {other}; delta {:e}",
+                terms.epsilon, terms.delta
+            )
+        }
         None => "spent: without a bound, because the noise has a test_key that everybody may know".to_owned(),
     };
     if *is_spent {

@@ -15,8 +15,11 @@ use tributary_engine::job::JobSpec;
 use tributary_engine::privacy::{BudgetError, resolve};
 use tributary_engine::story::{course, explained};
 use tributary_protocol::id::JobId;
-use tributary_protocol::job_file::{Combine, JobFile, Mechanism, Privacy, RoundPolicy, Selection, StopPolicy};
+use tributary_protocol::job_file::{
+    Combine, JobFile, Mechanism, Privacy, RoundPolicy, SecureAggregation, Selection, StopPolicy,
+};
 use tributary_protocol::seed::Seed;
+use tributary_protocol::update::Codec;
 use tributary_simulation::{Fleet, Simulation};
 
 use super::row::Row;
@@ -67,6 +70,8 @@ enum Noise {
     Blt,
     /// Independent.
     Gaussian,
+    /// Independent, added by the clients of masked groups of at most 128, against the coordinator too.
+    Distributed,
     /// Independent, and each client is drawn by a secret coin, on which the promise counts.
     Poisson,
 }
@@ -76,6 +81,7 @@ impl Noise {
         match self {
             Self::Blt => Mechanism::Blt,
             Self::Gaussian | Self::Poisson => Mechanism::Gaussian,
+            Self::Distributed => Mechanism::Distributed,
         }
     }
 }
@@ -152,6 +158,10 @@ fn job(args: &FleetArgs, file: &JobFile) -> JobFile {
 /// The same job with a budget, and what follows from it.
 fn private(args: &FleetArgs, mut file: JobFile, noise: Noise, epsilon: f64) -> Result<JobFile, BenchError> {
     file.privacy = Some(privacy(args, noise, epsilon)?);
+    if noise == Noise::Distributed {
+        file.update.codec = Codec::default();
+        file.secure_aggregation = Some(SecureAggregation::default());
+    }
     if noise == Noise::Poisson {
         let rate = f64::from(args.updates) / f64::from(args.clients);
         file.round.selection = Selection::Poisson { rate };
@@ -170,7 +180,7 @@ fn private(args: &FleetArgs, mut file: JobFile, noise: Noise, epsilon: f64) -> R
 fn privacy(args: &FleetArgs, noise: Noise, epsilon: f64) -> Result<Privacy, BenchError> {
     let turn = f64::from(args.clients) / f64::from(args.updates);
     let separation = match noise {
-        Noise::Blt | Noise::Gaussian => ((turn * SEPARATION_SHARE) as u32).max(1),
+        Noise::Blt | Noise::Gaussian | Noise::Distributed => ((turn * SEPARATION_SHARE) as u32).max(1),
         // A coin may draw a client again at once.
         Noise::Poisson => 1,
     };
@@ -201,7 +211,6 @@ mod tests {
     use super::*;
     use tributary::demo::args::DemoArgs;
     use tributary::demo::job_file;
-    use tributary_protocol::update::Codec;
 
     fn args() -> FleetArgs {
         FleetArgs {

@@ -4,11 +4,15 @@
 //! clips and integers those of the clients. Masks are left out, because they cancel out in a sum modulo 2^bits; the
 //! first group of a training is summed with real ones to show it.
 
+use std::collections::VecDeque;
+
 use clap::ValueEnum;
 use serde::Serialize;
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::Opening;
-use tributary_engine::round::masking::{Forming, Joined, MaskingPolicy, masked_norm_max, next_group};
+use tributary_engine::round::masking::{
+    Forming, Joined, MaskingPolicy, PAST_ROUNDS, Past, masked_norm_max, next_group_apart,
+};
 use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::plan::Masking;
@@ -53,6 +57,10 @@ pub(super) struct Course {
     pub(super) lie: Option<Lie>,
     /// Whether a sum that is longer than honest members could make it is dropped.
     pub(super) is_checked: bool,
+    /// Whether clients of failed groups are grouped apart.
+    pub(super) is_apart: bool,
+    /// The groups of the last rounds: their members, and whether they came to a sum.
+    pub(super) past: VecDeque<Vec<(Vec<usize>, bool)>>,
     pub(super) seed: Seed,
 }
 
@@ -92,11 +100,13 @@ impl Course {
         let mut order: Vec<usize> = (0..self.clients).collect();
         let seed = self.seed.derive("groups", self.rounds.number().into());
         seed.stream().shuffle(&mut order);
+        let apart = self.set_apart(&mut order);
+        let mut ended = Vec::new();
         let mut played = Played { clip: sums.as_ref().map(|sums| sums.masking.clip), ..Played::default() };
         let (mut updates, mut whole) = (Vec::new(), 0);
-        for (place, members) in groups(&self.policy, &order).into_iter().enumerate() {
+        for (place, members) in groups(&self.policy, &order, apart).into_iter().enumerate() {
             let size = members.len();
-            let members = survivors(members, self.lost, self.lie.is_some());
+            let members = survivors(&members, self.lost, self.lie.is_some());
             let mut trained = Vec::new();
             for client in &members {
                 trained.push((*client, self.rounds.train(&mut self.learner, &opening, *client)?));
@@ -114,7 +124,9 @@ impl Course {
             }
             let bits = bits(sums, size)?;
             played.bits = played.bits.max(bits);
-            match self.sum(sums, (bits, size as u16), trained, seed)? {
+            let summed = self.sum(sums, (bits, size as u16), trained, seed)?;
+            ended.push((members, summed.is_some()));
+            match summed {
                 Some(summed) => {
                     whole += summed.whole;
                     played.sums += 1;
@@ -124,6 +136,10 @@ impl Course {
                 None => played.groups_failed += 1,
             }
         }
+        self.past.push_back(ended);
+        if self.past.len() > PAST_ROUNDS as usize {
+            self.past.pop_front();
+        }
         played.updates = updates.iter().map(|update| update.contribution.updates).sum();
         let share = sums.map(|_| f64::from(whole) / f64::from(played.updates.max(1)));
         if played.updates < opening.policy.minimum {
@@ -131,6 +147,22 @@ impl Course {
         }
         self.rounds.end(&opening, updates, share)?;
         Ok(played)
+    }
+
+    /// Moves those that are grouped apart to the end. Returns their number.
+    fn set_apart(&self, order: &mut [usize]) -> usize {
+        if !self.is_apart {
+            return 0;
+        }
+        let mut past = vec![Past::default(); self.clients];
+        for (members, is_summed) in self.past.iter().flatten() {
+            for client in members {
+                past[*client].failed += u32::from(!is_summed);
+                past[*client].summed += u32::from(*is_summed);
+            }
+        }
+        order.sort_by_key(|client| past[*client].is_apart());
+        order.iter().filter(|client| past[**client].is_apart()).count()
     }
 
     /// An update as it is sent without masks, and decoded.
@@ -226,21 +258,24 @@ fn bits(Sums { masking, quantiser }: &Sums, members: usize) -> Result<u8, BenchE
     masking.value_bits(quantiser, members as u16).ok_or_else(|| failed("too many bits"))
 }
 
-/// The groups that form of clients that join in this order.
-fn groups<'a>(policy: &MaskingPolicy, order: &'a [usize]) -> Vec<&'a [usize]> {
-    let (mut groups, mut grouped, mut joined) = (Vec::new(), 0, 0);
-    while grouped < order.len() {
-        let (here, awaited) = ((joined - grouped) as u32, (order.len() - joined) as u32);
-        match next_group(policy, &Joined { here, awaited, until_ms: 1, leaves_at_ms: None }, 0) {
-            Forming::Form(members) => {
-                groups.push(&order[grouped..grouped + members as usize]);
-                grouped += members as usize;
+/// The groups that form of clients that join in this order, of which the last `apart` are grouped apart.
+fn groups(policy: &MaskingPolicy, order: &[usize], apart: usize) -> Vec<Vec<usize>> {
+    let (mut groups, mut lobby, mut joined) = (Vec::new(), Vec::new(), 0);
+    loop {
+        let (here, awaited) = (lobby.len() as u32, (order.len() - joined) as u32);
+        let here_apart = joined.saturating_sub(order.len() - apart).min(lobby.len());
+        let joining = Joined { here, awaited, until_ms: 1, leaves_at_ms: None };
+        match next_group_apart(policy, &joining, here_apart as u32, 0) {
+            (Forming::Form(members), first) => {
+                groups.push(lobby.drain(first as usize..(first + members) as usize).collect());
             }
-            _ if joined < order.len() => joined += 1,
-            Forming::Wait { .. } | Forming::LeaveOut | Forming::Nobody => break,
+            _ if joined < order.len() => {
+                lobby.push(order[joined]);
+                joined += 1;
+            }
+            (Forming::Wait { .. } | Forming::LeaveOut | Forming::Nobody, _) => return groups,
         }
     }
-    groups
 }
 
 /// The members of a group that are not lost. The order in which they joined is random, so the last ones are; a liar
@@ -272,11 +307,11 @@ mod tests {
     fn a_hundred_clients_form_the_groups_of_the_engine_and_a_liar_is_not_lost() {
         let policy = MaskingPolicy { group: 32, group_min: 8, ..MaskingPolicy::default() };
         let order: Vec<usize> = (0..100).rev().collect();
-        let groups = groups(&policy, &order);
-        assert_eq!(groups.iter().map(|group| group.len()).collect::<Vec<_>>(), [32, 32, 18, 18]);
+        let groups = groups(&policy, &order, 0);
+        assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), [32, 32, 18, 18]);
         assert_eq!(groups.concat(), order);
-        assert_eq!(survivors(groups[3], 0.3, false), (5..=17).rev().collect::<Vec<_>>());
-        let with_liar = survivors(groups[3], 0.3, true);
+        assert_eq!(survivors(&groups[3], 0.3, false), (5..=17).rev().collect::<Vec<_>>());
+        let with_liar = survivors(&groups[3], 0.3, true);
         assert_eq!((with_liar.len(), with_liar[0]), (13, LIAR));
     }
 }

@@ -1,6 +1,7 @@
 //! What masked updates learn: the same training with `int8` updates and with the sums of groups, and while one client
 //! lies.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -76,7 +77,7 @@ pub(crate) struct SecureTrainingArgs {
     seeds: Vec<u64>,
     /// What one client sends in each round in place of its update. May be repeated. Without it, masked updates are
     /// compared with `int8` ones; with it, rules over the sums of groups, with and without a liar and the check of
-    /// norms.
+    /// norms, and with members of failed groups set apart.
     #[arg(long = "attack", value_enum, value_name = "ATTACK")]
     attacks: Vec<Lie>,
     /// A rule over the sums of groups while a client lies. May be repeated.
@@ -99,6 +100,8 @@ struct Case {
     lost: f64,
     lie: Option<Lie>,
     is_checked: bool,
+    /// Whether clients of failed groups are grouped apart.
+    is_apart: bool,
     seed: u64,
 }
 
@@ -116,6 +119,8 @@ struct Row {
     attack: Option<Lie>,
     /// Whether a sum that is longer than honest members could make it is dropped.
     is_checked: bool,
+    /// Whether clients of failed groups are grouped apart.
+    is_apart: bool,
     seed: u64,
     rounds: u32,
     /// The first round whose model reached the target accuracy.
@@ -164,6 +169,7 @@ fn cases(args: &SecureTrainingArgs, seed: u64) -> Vec<Case> {
             lost,
             lie: None,
             is_checked: true,
+            is_apart: true,
             seed,
         };
         let masked = args.keep.iter().copied().map(Some);
@@ -177,7 +183,13 @@ fn cases(args: &SecureTrainingArgs, seed: u64) -> Vec<Case> {
         for (rule, keep) in args.rules.iter().flat_map(|rule| masked.clone().map(move |keep| (rule, keep))) {
             cases.push(case(rule, keep));
             for lie in args.attacks.iter().copied().map(Some) {
-                cases.extend([false, true].map(|is_checked| Case { lie, is_checked, ..case(rule, keep) }));
+                let checks = [(false, false), (true, false), (true, true)];
+                cases.extend(checks.map(|(is_checked, is_apart)| Case {
+                    lie,
+                    is_checked,
+                    is_apart,
+                    ..case(rule, keep)
+                }));
             }
         }
     }
@@ -195,9 +207,10 @@ fn measure(
     let file = job(args, case, file)?;
     let policy = MaskingPolicy::of(&file, args.clients).unwrap_or_else(|| policy(args));
     let rounds = Rounds::new(JobSpec::new(JobId::from_random([1; 16]), file).map_err(failed)?)?;
-    let Case { lost, lie, is_checked, .. } = *case;
+    let Case { lost, lie, is_checked, is_apart, .. } = *case;
     let (learner, clients) = (split.learner(data)?, args.clients as usize);
-    let mut course = Course { rounds, learner, clients, policy, lost, lie, is_checked, seed: Seed(case.seed) };
+    let (past, seed) = (VecDeque::new(), Seed(case.seed));
+    let mut course = Course { rounds, learner, clients, policy, lost, lie, is_checked, is_apart, past, seed };
     let (mut accuracies, mut played) = (Vec::new(), Vec::new());
     for _ in 0..args.rounds {
         played.push(course.round()?);
@@ -274,6 +287,7 @@ fn row(args: &SecureTrainingArgs, case: &Case, accuracies: &[f64], played: &[Pla
         lost: case.lost,
         attack: case.lie,
         is_checked: case.is_checked && case.keep.is_some(),
+        is_apart: case.is_apart && case.keep.is_some(),
         seed: case.seed,
         rounds: args.rounds,
         rounds_to_target: accuracies.iter().zip(1..).find(|(accuracy, _)| **accuracy >= args.target).map(|(_, at)| at),
@@ -314,7 +328,11 @@ fn text(row: &Row) -> String {
         row.update,
         row.combine,
         row.lost * 100.0,
-        if row.is_checked { "" } else { ", unchecked" },
+        match (row.is_checked, row.is_apart) {
+            (true, true) => "",
+            (true, false) => ", not set apart",
+            (false, _) => ", unchecked",
+        },
         row.seed,
         or_dash(row.rounds_to_target, |rounds| rounds.to_string()),
         percent(row.accuracy),
@@ -360,6 +378,19 @@ mod tests {
         assert!(rows[2]["bits_per_parameter"].as_f64() < rows[1]["bits_per_parameter"].as_f64());
     }
 
+    /// Goal: a liar costs fewer others their updates once it is set apart. Method: groups of twelve, of which one fails
+    /// in each round; from the fourth round on its small group does.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_liar_that_is_set_apart_costs_few_others_their_updates() {
+        let line = "--clients 48 --group 12 --lost 0 --keep 1 --clip 1 --rounds 12 --seed 1 --attack large \
+                    --combine uniform_mean";
+        let rows = rows(line).await;
+        let updates: Vec<f64> = rows.iter().map(|row| row["updates"].as_f64().unwrap()).collect();
+        let [clean, unchecked, checked, apart] = updates[..] else { panic!("{rows:?}") };
+        assert_eq!((clean, unchecked, checked), (48.0, 48.0, 36.0));
+        assert!(apart > 41.0, "{apart}");
+    }
+
     /// Goal: a large lie ruins the mean of groups that nobody checks. The check drops its group, and clipping bounds
     /// what it does.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -369,10 +400,12 @@ mod tests {
         let rows = rows(line).await;
         let accuracies: Vec<f64> = rows.iter().map(|row| row["accuracy"].as_f64().unwrap()).collect();
         let failed: Vec<_> = rows.iter().map(|row| row["groups_failed"].as_u64().unwrap()).collect();
-        let [clean, plain, checked, clean_clipped, clipped, both] = accuracies[..] else { panic!("{rows:?}") };
+        let [clean, plain, checked, apart, clean_clipped, clipped, both, _] = accuracies[..] else {
+            panic!("{rows:?}")
+        };
         assert!(clean > 0.85 && plain < clean - 0.2, "plain addition: {accuracies:?}");
-        assert!(checked > clean - 0.03 && both > clean_clipped - 0.03, "the check: {accuracies:?}");
+        assert!(checked.min(apart) > clean - 0.03 && both > clean_clipped - 0.03, "the check: {accuracies:?}");
         assert!(clipped > clean_clipped - 0.1, "clipping: {accuracies:?}");
-        assert_eq!(failed, [0, 0, 10, 0, 0, 10]);
+        assert_eq!(failed, [0, 0, 10, 10, 0, 0, 10, 10]);
     }
 }

@@ -1,5 +1,8 @@
 //! Secure aggregation: clients that have joined, their groups, and what members send each other.
 
+use std::collections::HashMap;
+
+use tributary_engine::round::masking::{FAILED_APART, Past};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, GroupId};
 use tributary_protocol::secure::Survivors;
@@ -221,6 +224,29 @@ impl Tx {
         );
         let (job, number) = (round.job.to_string(), i64::from(round.number));
         Ok(fetch!(self, SecureMemberRow, fetch_all, sql, job, round.task.as_str(), number))
+    }
+
+    /// What became of the groups of clients in the rounds of a job from this one on, before `round`. Nothing is said
+    /// where too few groups failed to matter.
+    pub async fn secure_past(&mut self, round: RoundKey, since: u32) -> Result<HashMap<ClientId, Past>, DbError> {
+        let (job, task) = (round.job.to_string(), round.task.as_str());
+        let (since, number) = (i64::from(since), i64::from(round.number));
+        // Groups are few and members are many, and mostly no group has failed.
+        let sql = "select count(*) from secure_groups where job = $1 and task = $2 and round >= $3 and round < $4 \
+                   and reason = 'norm'";
+        let (failed,) = fetch!(self, (i64,), fetch_one, sql, job.as_str(), task, since, number);
+        if failed < i64::from(FAILED_APART) {
+            return Ok(HashMap::new());
+        }
+        let sql = "select a.client, count(case when g.reason = 'norm' then 1 end), \
+                   count(case when g.stage = 'summed' then 1 end) \
+                   from secure_members m join secure_groups g on g.id = m.group_id \
+                   join assignments a on a.id = m.assignment \
+                   where m.job = $1 and m.task = $2 and m.round >= $3 and m.round < $4 group by a.client";
+        let rows = fetch!(self, (Text<ClientId>, i64, i64), fetch_all, sql, job.as_str(), task, since, number);
+        let count = |count: i64| u32::try_from(count).unwrap_or(u32::MAX);
+        let read = |(Text(client), failed, summed)| (client, Past { failed: count(failed), summed: count(summed) });
+        Ok(rows.into_iter().map(read).collect())
     }
 
     /// The members of a group, in the order of its roster.

@@ -1,11 +1,12 @@
 //! The driver's part of a round whose updates are masked: groups form of clients that have finished, and move on.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::masking::{
-    Forming, GROUP_WAIT_MS, GroupFacts, GroupParameters, GroupStep, Joined, MaskingPolicy, OpenGroups, ParametersError,
-    STAGE_MS, SecretFacts, StageTimes, Tally, forms_until_ms, next_group, next_group_step,
+    Forming, GROUP_WAIT_MS, GroupFacts, GroupParameters, GroupStep, Joined, MaskingPolicy, OpenGroups, PAST_ROUNDS,
+    ParametersError, STAGE_MS, SecretFacts, StageTimes, Tally, forms_until_ms, next_group_apart, next_group_step,
 };
 use tributary_protocol::id::{AssignmentId, GroupId};
 use tributary_protocol::secure::messages::ShareKind;
@@ -36,7 +37,9 @@ pub(crate) struct Times {
 /// What one look at a round says of its groups.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
+    /// Those that are grouped apart are the last.
     lobby: Vec<SecureMemberRow>,
+    apart: usize,
     open: Vec<Open>,
     /// Clients that may still join.
     training: u32,
@@ -62,6 +65,13 @@ impl Standing {
         let (mut lobby, rows) = (tx.secure_lobby(round.key()).await?, tx.secure_groups(round.key()).await?);
         // One that is silent may come back, as one that still trains may.
         lobby.retain(|member| now_ms.saturating_sub(member.asked_at_ms) <= SILENT_MS);
+        let past = match lobby.is_empty() {
+            true => HashMap::new(),
+            false => tx.secure_past(round.key(), round.number.saturating_sub(PAST_ROUNDS)).await?,
+        };
+        let is_apart = |member: &SecureMemberRow| past.get(&member.client).is_some_and(|past| past.is_apart());
+        lobby.sort_by_key(is_apart);
+        let apart = lobby.iter().filter(|member| is_apart(member)).count();
         let working: Vec<AssignmentId> =
             tx.working_assignments(round.key()).await?.into_iter().map(|row| row.id).collect();
         let mut open = Vec::new();
@@ -75,7 +85,7 @@ impl Standing {
             open.push(Open { row, members, facts });
         }
         let training = working.len().saturating_sub(lobby.len() + grouped);
-        Ok(Some(Self { lobby, open, training: u32::try_from(training).unwrap_or(u32::MAX) }))
+        Ok(Some(Self { lobby, apart, open, training: u32::try_from(training).unwrap_or(u32::MAX) }))
     }
 
     /// When the open groups have ended at the latest; none without any.
@@ -88,22 +98,23 @@ impl Standing {
     /// When the first stage of an open group is over, or those that wait do so no longer; none without any.
     pub(crate) fn next_ms(&self, spec: &JobSpec, round: &RoundRow, now_ms: i64) -> Option<i64> {
         let waits = match self.forming(spec, round, now_ms) {
-            Forming::Wait { until_ms } => Some(until_ms),
-            Forming::Form(_) | Forming::LeaveOut | Forming::Nobody => None,
+            (Forming::Wait { until_ms }, _) => Some(until_ms),
+            (Forming::Form(_) | Forming::LeaveOut | Forming::Nobody, _) => None,
         };
         self.open.iter().map(|group| group.facts.ends_at_ms()).chain(waits).filter(|at_ms| *at_ms > now_ms).min()
     }
 
-    /// Whether a group forms of those that wait.
-    fn forming(&self, spec: &JobSpec, round: &RoundRow, now_ms: i64) -> Forming {
-        let Some(policy) = MaskingPolicy::of(&spec.file, round.goal) else { return Forming::Nobody };
+    /// Whether a group forms of those that wait, and how many to pass over before it begins.
+    fn forming(&self, spec: &JobSpec, round: &RoundRow, now_ms: i64) -> (Forming, u32) {
+        let Some(policy) = MaskingPolicy::of(&spec.file, round.goal) else { return (Forming::Nobody, 0) };
+        let first_ms = self.lobby.iter().map(|member| member.joined_at_ms).min();
         let joined = Joined {
             here: u32::try_from(self.lobby.len()).unwrap_or(u32::MAX),
             awaited: self.training,
             until_ms: forms_until_ms(round.deadline_at_ms.unwrap_or(i64::MAX), round.policy().deadline_ms),
-            leaves_at_ms: self.lobby.first().map(|member| member.joined_at_ms.saturating_add(GROUP_WAIT_MS)),
+            leaves_at_ms: first_ms.map(|at_ms| at_ms.saturating_add(GROUP_WAIT_MS)),
         };
-        next_group(&policy, &joined, now_ms)
+        next_group_apart(&policy, &joined, u32::try_from(self.apart).unwrap_or(u32::MAX), now_ms)
     }
 
     /// Takes the next step of one of the groups, or forms one. False when there is nothing to do now.
@@ -126,10 +137,11 @@ impl Standing {
         }
         let Some(policy) = MaskingPolicy::of(&spec.file, round.goal) else { return Ok(false) };
         match self.forming(spec, round, now_ms) {
-            Forming::Wait { .. } | Forming::Nobody => return Ok(false),
-            Forming::LeaveOut => groups::leave_out(services, round.key()).await?,
-            Forming::Form(size) => {
-                let group = new_group(services, spec, round, &policy, &self.lobby[..size as usize]).await?;
+            (Forming::Wait { .. } | Forming::Nobody, _) => return Ok(false),
+            (Forming::LeaveOut, _) => groups::leave_out(services, round.key()).await?,
+            (Forming::Form(size), first) => {
+                let members = &self.lobby[first as usize..][..size as usize];
+                let group = new_group(services, spec, round, &policy, members).await?;
                 groups::form(services, &group).await?;
             }
         }

@@ -1250,7 +1250,10 @@ export interface EnrolResponse {
 
 /** The epsilons of a promise. */
 export interface EpsilonPair {
-  /** Against those who also know who took part in which round. */
+  /**
+   * Against those who also know who took part in which round; with `distributed`, against the
+   * coordinator as well, which sees the sum of each group.
+   */
   cohorts: number;
   /** Against those who see the models, and not who took part. */
   models: number;
@@ -1418,6 +1421,20 @@ export type GroupFailure =
 
 /** Id of a group, whose members' updates are summed under masks. */
 export type GroupId = string;
+
+/**
+ * Noise of the sum of a group, as standard deviations. The members that are sure to survive and to be
+ * honest add it together.
+ */
+export interface GroupNoise {
+  /**
+   * Of the number of updates within the clip, in updates; absent with a fixed clip, which nobody counts
+   * for.
+   */
+  count?: number;
+  /** Of a value, in clips. */
+  values: number;
+}
 
 /** How far a member of a group came. */
 export type GroupProgress = "joined" | "shared" | "masked" | "signed" | "opened" | "lost";
@@ -1888,13 +1905,16 @@ export interface Lease {
  * ordered by name, which the canonical JSON depends on.
  */
 export interface LedgerEntry {
-  /** When the round closed, before the noise was drawn. */
+  /**
+   * When the round closed, before the noise was drawn; with `distributed`, when a group began to open
+   * its sum.
+   */
   at_ms: number;
   /** SHA-256 of the entry: of its canonical JSON without this member. */
   hash: Sha256Hash;
   /** Which noise was added. */
   mechanism: Mechanism;
-  /** Standard deviation of the noise, in clips. */
+  /** Standard deviation of the noise, in clips; with `distributed` that of the sum of one group. */
   noise_multiplier: number;
   /** Number of the entry, from 1 without gaps. */
   number: number;
@@ -1906,7 +1926,11 @@ export interface LedgerEntry {
   rate?: number;
   /** The training round. */
   round: number;
-  /** What one unit can change, in clips: in all releases of the job together with `blt`, else in one. */
+  /**
+   * What one unit can change, in clips: in all releases of the job together with `blt`, else in one.
+   * With `distributed` it is divided by the root of the fewest groups of a version, whose noise comes
+   * together there.
+   */
   sensitivity: number;
   /** The model version that the round was to make. */
   version: number;
@@ -1951,6 +1975,8 @@ export interface Masking {
   keep: number;
   /** Steps of a value on either side of zero, as the root of the mean square of a clipped update. */
   levels: number;
+  /** The noise that members add; none where sums are exact. */
+  noise?: GroupNoise;
   /** Who is trusted to form groups. */
   trust: GroupTrust;
 }
@@ -1975,7 +2001,7 @@ export interface MeasuredOn {
 }
 
 /** Which noise is added to the sums. */
-export type Mechanism = "blt" | "gaussian";
+export type Mechanism = "blt" | "gaussian" | "distributed";
 
 /** A member of a stale-synchronous job. */
 export interface MemberClock {

@@ -30,6 +30,7 @@ function Spent({ job, privacy }: { job: Job; privacy: JobPrivacy }) {
   const { terms, spent, ledger } = privacy;
   const unit = typeof terms.unit === "object" ? terms.unit.attribute : "client";
   const noise = terms.noise_multiplier ?? 0;
+  const isOfClients = terms.mechanism === "distributed";
   return (
     <>
       {spent ? (
@@ -41,14 +42,18 @@ function Spent({ job, privacy }: { job: Job; privacy: JobPrivacy }) {
             detail={` of epsilon ${epsilon(terms.epsilon)}`}
           />
           <Stat
-            label="cohorts known"
-            title="Against who also knows who took part in which round."
+            label={isOfClients ? "coordinator" : "cohorts known"}
+            title={
+              isOfClients
+                ? "Against the coordinator, which sees the sum of each group and who took part."
+                : "Against who also knows who took part in which round."
+            }
             value={epsilon(spent.cohorts)}
           />
           <Stat label="delta" title="The chance that the promise does not hold." value={terms.delta} />
           <Stat
             label="noise"
-            title="Standard deviation of the noise of a sum, in clips."
+            title={`Standard deviation of the noise of ${isOfClients ? "the sum of a group, which its members add" : "a sum"}, in clips.`}
             value={noise.toFixed(2)}
             detail={` clips, ${terms.mechanism ?? "blt"}`}
           />
