@@ -52,7 +52,8 @@ impl Updates {
     pub(crate) fn new(spec: &JobSpec) -> Result<Self, SimulationError> {
         Ok(Self {
             sum: Arc::new(Accumulator::new(spec.update.total(), spec.caps)?),
-            weighing: spec.weighing(),
+            // A private sum is made of each update, also where its clients add the noise: here nobody else does.
+            weighing: spec.weighing().filter(|_| spec.privacy.is_none()),
             values: Vec::new(),
             facts: Vec::new(),
             weighed: Vec::new(),

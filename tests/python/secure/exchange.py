@@ -2,6 +2,7 @@
 
 from .demands import Expected
 from .member import Member
+from .noise import Noise
 from .values import Form, slots
 
 OCTETS = {"Content-Type": "application/octet-stream"}
@@ -17,7 +18,11 @@ def exchange(coordinator, work, delta, figures, chunk_bytes):
     shares = member.formed(held(coordinator, "PUT", path, member.record.to_bytes()), expected)
     member.inbox(held(coordinator, "PUT", f"{path}/shares", shares))
     values, is_whole = form.quantised(delta, member.roster)
-    body = member.masked(values, slots(is_whole, figures["weight"], figures["loss"]))
+    told = slots(is_whole, figures["weight"], figures["loss"])
+    if "noise" in masking:
+        noise = Noise(masking, member.roster.members, form.coordinates)
+        values, told = noise.added(values), noise.slots(is_whole)
+    body = member.masked(values, told)
     coordinator.upload(f"{path}/update", {}, body, chunk_bytes)
     opening = member.unmask(held(coordinator, "GET", f"{path}/survivors"))
     coordinator.call("PUT", f"{path}/unmask", OCTETS, data=opening)

@@ -172,6 +172,31 @@ async fn a_group_of_both_sends_the_same_part_of_its_values() {
     clients.listening.stop().await;
 }
 
+/// Goal: clients in Python add the noise of a plan. Method: a group of Python alone; the model is away from the mean of
+/// the clients by the noise of five members of which four were counted on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_in_python_add_the_noise_of_their_plan() {
+    let (noise, clip) = (0.5, 4.0);
+    let Some(clients) = Clients::of(MEMBERS).await else { return };
+    let mut file = masked_job(MEMBERS, 100, 0.5);
+    file["secure_aggregation"] = json!({ "levels": 64 });
+    file["stop"] = json!({ "rounds": 1 });
+    file["privacy"] = json!({
+        "epsilon": 100.0, "delta": 1e-6, "mechanism": "distributed", "noise_multiplier": noise, "clip": clip,
+    });
+    let job = create(&clients.listening, &file).await;
+    within_reason(clients.contribute(MEMBERS, 1 << 20)).await;
+    assert_eq!(clients.group(&job).await.members.len(), MEMBERS);
+    let model = async |version| clients.listening.model(job.head.id, version).await;
+    let (before, after) = (model(0).await, model(1).await);
+    let mean = averaged_by(&file, &before, &clients.tables.iter().collect::<Vec<_>>());
+    let squares: f64 = after.values().iter().zip(&mean).map(|(got, mean)| (f64::from(*got) - mean).powi(2)).sum();
+    let deviation = (squares / mean.len() as f64).sqrt();
+    let wanted = noise * clip * (MEMBERS as f64 / 4.0).sqrt() / MEMBERS as f64;
+    assert!((deviation / wanted - 1.0).abs() < 0.15, "{deviation} is not {wanted}");
+    clients.listening.stop().await;
+}
+
 /// Goal: the shares of a client in Python take the masks of a lost member off the sum. Method: three shares are needed,
 /// and only one of the four members that are left is not in Python.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tributary_protocol::operator::{Job, RoundDetail};
 use tributary_protocol::seed::Seed;
-use tributary_protocol::state::{GroupFailure, GroupStage, Phase};
+use tributary_protocol::state::{GroupFailure, GroupStage, Phase, Task};
+use tributary_server::db::RoundKey;
 
 use super::masked::{CLIP, LEVELS, Seat};
 use crate::support::{Device, WEIGHTS, World, job_file};
@@ -68,13 +69,37 @@ async fn played(combine: &Value, lie: Lie) -> Played {
     let world = World::start().await;
     let job: Job = world.create_job(&job(combine)).await.ok();
     let devices: [Device; CLIENTS] = world.devices().await;
+    let groups = round(&world, &devices, std::array::from_fn(|place| place), lie).await;
+    Played { world, job, groups }
+}
+
+/// Joins in this order, and without waiting for a group.
+async fn join_in_order(world: &World, seats: &[Seat], order: [usize; CLIENTS]) {
+    for (joined, place) in order.into_iter().enumerate() {
+        // Who came first is told by the time.
+        world.hand.advance_ms(1);
+        let (device, request) = (seats[place].device.clone(), seats[place].member.request());
+        let path = format!("/assignments/{}/group", seats[place].assignment.id);
+        let held = tokio::spawn(async move { device.request(Method::PUT, &path).body(request).send().await });
+        let key =
+            RoundKey { job: seats[place].assignment.job, task: Task::Train, number: seats[place].assignment.round };
+        while world.app().db.read().await.unwrap().secure_lobby(key).await.unwrap().len() <= joined {
+            world.app().signals.unknown_changed().await;
+        }
+        held.abort();
+    }
+}
+
+/// Plays a round of three groups of clients that join in this order. Returns the places in each group, those of the
+/// liar's first.
+async fn round(world: &World, devices: &[Device; CLIENTS], order: [usize; CLIENTS], lie: Lie) -> Vec<Vec<usize>> {
     let assignments = world.assign(devices.each_ref()).await;
     let seats = devices.iter().zip(assignments).zip(0..);
     let mut seats: Vec<Seat> =
         seats.map(|((device, assignment), place)| Seat::new(device.clone(), assignment, place)).collect();
+    join_in_order(world, &seats, order).await;
     let shares = world.driven(join_all(seats.iter_mut().map(Seat::join))).await;
     world.driven(join_all(seats.iter_mut().zip(shares).map(|(seat, shares)| seat.share(shares)))).await;
-    // Who is in which group depends on the order in which requests came.
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for seat in &seats {
         let is_same = |group: &&mut Vec<usize>| seats[group[0]].member.roster() == seat.member.roster();
@@ -106,7 +131,7 @@ async fn played(combine: &Value, lie: Lie) -> Played {
         seat.taken(Method::PUT, "/unmask", unmask).await;
     }
     world.drive().await;
-    Played { world, job, groups }
+    groups
 }
 
 /// Checks that the round was committed with this step. Returns what is shown of it.
@@ -145,6 +170,23 @@ async fn a_wild_sum_is_dropped_and_its_group_is_named() {
         assert!(named.len() == GROUP && named == lost, "{named:?} {lost:?}");
         assert!(shown.explanation.contains("longer than its members could make it"), "{}", shown.explanation);
     }
+}
+
+/// Goal: a liar and those whose groups it broke three times are grouped apart, and the others are not mixed with them.
+/// Method: three rounds in which the same three join first; then they join among the others.
+#[tokio::test]
+async fn members_of_three_failed_groups_are_grouped_apart() {
+    let world = World::start().await;
+    let job: Job = world.create_job(&job(&json!("uniform_mean"))).await.ok();
+    let devices: [Device; CLIENTS] = world.devices().await;
+    for _ in 0..3 {
+        let groups = round(&world, &devices, [0, 1, 2, 3, 4, 5, 6, 7, 8], Lie::Wild).await;
+        assert_eq!(groups[0], [0, 1, 2]);
+    }
+    let groups = round(&world, &devices, [3, 0, 4, 1, 5, 6, 2, 7, 8], Lie::Wild).await;
+    assert_eq!(groups, [[0, 1, 2], [3, 4, 5], [6, 7, 8]]);
+    let shown: RoundDetail = world.look(&format!("/jobs/{}/rounds/4", job.head.id)).await.ok();
+    assert_eq!(shown.round.reported as usize, 2 * GROUP);
 }
 
 /// Goal: a member that lies within what honest ones may send moves the model by no more than the rule lets a group
