@@ -1,6 +1,6 @@
 //! Named parameters, and models as one flat vector of all values in the order of the parameters.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -199,6 +199,18 @@ impl Model {
         &self.values[self.parameters.range(index)]
     }
 
+    /// The same model with its parameters in this order. `None` if these are not its parameters.
+    #[must_use]
+    pub fn in_order_of(&self, parameters: &Arc<ParameterList>) -> Option<Self> {
+        let places: HashMap<&ParameterSpec, usize> = self.parameters.specs().iter().zip(0..).collect();
+        let mut values = Vec::with_capacity(self.values.len());
+        for spec in parameters.specs() {
+            values.extend_from_slice(self.tensor(*places.get(spec)?));
+        }
+        let is_whole = values.len() == self.values.len();
+        is_whole.then(|| Self { parameters: Arc::clone(parameters), values })
+    }
+
     /// Takes the flat vector out of the model.
     pub fn into_values(self) -> Vec<f32> {
         self.values
@@ -248,6 +260,20 @@ impl Companion {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_model_takes_the_order_of_its_own_parameters_and_of_no_others() {
+        let list = |specs: &[(&str, usize)]| {
+            let specs = specs.iter().map(|(name, values)| ParameterSpec::new(*name, [*values])).collect();
+            Arc::new(ParameterList::new(specs).unwrap())
+        };
+        let model = Model::new(list(&[("a", 1), ("b", 2)]), vec![1.0, 2.0, 3.0]).unwrap();
+        let ordered = model.in_order_of(&list(&[("b", 2), ("a", 1)])).unwrap();
+        assert_eq!(ordered.values(), [2.0, 3.0, 1.0]);
+        for others in [&[("b", 2)][..], &[("b", 2), ("a", 2)], &[("b", 2), ("a", 1), ("c", 1)]] {
+            assert_eq!(model.in_order_of(&list(others)), None);
+        }
+    }
 
     #[test]
     fn ranges_follow_the_order() -> Result<(), ParameterListError> {

@@ -1,6 +1,6 @@
 //! A model file, ready to be used: raw values in, classes and numbers out.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use tributary_protocol::card::{CardError, ModelCard};
 use tributary_protocol::layers::ModelSpec;
@@ -84,7 +84,9 @@ impl UsableModel {
         if card.model.lacks_statistics() {
             return Err(UsableError::NoStatistics);
         }
-        let predictor = Predictor::new(network, model)?;
+        // Other programs sort the tensors of a file by their names.
+        let ordered = card.model.parameters().ok().and_then(|parameters| model.in_order_of(&Arc::new(parameters)));
+        let predictor = Predictor::new(network, ordered.as_ref().unwrap_or(model))?;
         let channels = network.input.first().copied().unwrap_or(1);
         let preparation = Preparation::of(card.model.inputs.as_ref().unwrap_or(&Default::default()));
         Ok(Self { preparation, predictor, channels, card, inputs: Mutex::default() })
@@ -174,10 +176,9 @@ fn softmax(scores: &[f32], probabilities: &mut Vec<f32>) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use tributary_protocol::hash::Sha256Hash;
     use tributary_protocol::job_model::JobModel;
+    use tributary_protocol::model::ParameterList;
     use tributary_protocol::safetensors::{model_metadata, model_to_bytes};
 
     use super::*;
@@ -207,6 +208,18 @@ mod tests {
         assert_eq!((prediction.class, prediction.outputs.as_slice()), (Some(1), &[0.0, 1.0][..]));
         let refused = model.predict(&[60.0]).unwrap_err();
         assert_eq!(refused.to_string(), "1 values, where the job has 2 columns");
+    }
+
+    #[test]
+    fn a_file_whose_tensors_were_sorted_by_name_is_the_same_model() {
+        let file = file(WARDS, vec![1.0, 0.0, 0.0, 1.0, 0.0, 0.0], Loss::CrossEntropy);
+        let (model, metadata) = model_with_metadata(&file).unwrap();
+        let mut sorted = model.parameters().specs().to_vec();
+        sorted.sort_by(|one, other| one.name.cmp(&other.name));
+        let sorted = model.in_order_of(&Arc::new(ParameterList::new(sorted).unwrap())).unwrap();
+        assert_ne!(sorted.parameters(), model.parameters());
+        let usable = UsableModel::new(ModelCard::of(&metadata).unwrap(), &sorted).unwrap();
+        assert_eq!(usable.predict(&[60.0, 1.0]).unwrap().outputs, [2.0, 1.0]);
     }
 
     #[test]

@@ -80,6 +80,9 @@ pub struct EndedRound<'a> {
     pub abandoned: Option<AbandonReason>,
     /// [`super::explain`] of it.
     pub explanation: &'a str,
+    /// Clients that gave up or whose updates were refused, and those that were drawn.
+    pub failed: u32,
+    pub drawn: u32,
 }
 
 /// Training rounds that came to nothing.
@@ -171,6 +174,9 @@ fn rounds_abandoned(facts: &HealthFacts<'_>) -> Option<Health> {
     let remedy = match last.abandoned? {
         AbandonReason::SelectionTimeout => {
             "start more clients that the job admits, or lower updates_goal, updates_min or over_selection"
+        }
+        AbandonReason::TooFewReports if 2 * last.failed > last.drawn => {
+            "see at the round's sessions why the clients gave up: no deadline changes that"
         }
         AbandonReason::TooFewReports => "give the clients a longer deadline_ms, or lower updates_min",
         AbandonReason::NotFinite => "lower the learning rate or magnitude_max, in a new job",
@@ -330,11 +336,21 @@ mod tests {
 
     fn abandoned(number: u32) -> EndedRound<'static> {
         let explanation = "Round 3 was abandoned: fewer than 5 eligible clients checked in within 5 min.";
-        EndedRound { number, abandoned: Some(AbandonReason::SelectionTimeout), explanation }
+        EndedRound { number, abandoned: Some(AbandonReason::SelectionTimeout), explanation, failed: 0, drawn: 0 }
     }
 
     fn committed(number: u32) -> EndedRound<'static> {
-        EndedRound { number, abandoned: None, explanation: "" }
+        EndedRound { number, abandoned: None, explanation: "", failed: 0, drawn: 0 }
+    }
+
+    #[test]
+    fn a_round_whose_clients_gave_up_needs_no_longer_deadline() {
+        let lost =
+            |failed| EndedRound { abandoned: Some(AbandonReason::TooFewReports), failed, drawn: 10, ..abandoned(3) };
+        for (failed, remedy) in [(5, "deadline_ms"), (6, "why the clients gave up")] {
+            let lines = health(&HealthFacts { ended: vec![lost(failed), lost(failed)], ..running() }, 0);
+            assert!(lines[0].remedy.as_ref().is_some_and(|text| text.contains(remedy)), "{lines:?}");
+        }
     }
 
     /// The most severe line.

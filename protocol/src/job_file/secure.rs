@@ -4,9 +4,10 @@
 //! sum of its group, so the coordinator adds up what it cannot read. `{}` is a complete section: the sizes follow from
 //! `[round]`.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::error::require;
+use super::number::number_or_table;
 use super::privacy::{AdaptiveNoisedClip, Clip, Mechanism, Privacy};
 use super::{JobFile, JobFileError};
 use crate::plan::{GroupTrust, Masking};
@@ -22,7 +23,7 @@ const GROUP_DEFAULT: u32 = 128;
 
 /// The clip bounds what an update may add and the steps to which it is rounded. Trainings with clips of 0.1 to 1 are in
 /// `docs/secure.md`.
-const CLIP: Clip = Clip::Adaptive(AdaptiveNoisedClip { start: 1.0, quantile: 0.9, rate: 0.2 });
+const CLIP: AdaptiveNoisedClip = AdaptiveNoisedClip { start: 1.0, quantile: 0.9, rate: 0.2 };
 
 /// Longest text of the CAs of members, in bytes.
 const PEERS_CA_BYTES_MAX: usize = 16 << 10;
@@ -50,6 +51,7 @@ pub struct SecureAggregation {
     pub keep: f64,
     /// L2 norm to which clients clip their updates: a number, or a table for one that follows the updates. Default:
     /// `{ start = 1.0, quantile = 0.9, rate = 0.2 }`, since a clip that no noise follows need not be small.
+    #[serde(deserialize_with = "clip")]
     pub clip: Clip,
     /// Who is trusted to tell all members of a group the same: `honest` is the coordinator, `signed` is nobody, because
     /// members sign. Default: `signed` where the coordinator identifies clients by certificates or where `peers_ca` is
@@ -62,6 +64,27 @@ pub struct SecureAggregation {
     pub peers_ca: Option<String>,
 }
 
+/// A clip that moves, in a job without noise. Members that are left out are those of the default.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct MovingClip {
+    start: f64,
+    quantile: f64,
+    rate: f64,
+}
+
+impl Default for MovingClip {
+    fn default() -> Self {
+        let AdaptiveNoisedClip { start, quantile, rate } = CLIP;
+        Self { start, quantile, rate }
+    }
+}
+
+fn clip<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Clip, D::Error> {
+    let table = |MovingClip { start, quantile, rate }| Clip::Adaptive(AdaptiveNoisedClip { start, quantile, rate });
+    number_or_table(deserializer, "a number, or a table with start, quantile and rate", Clip::Fixed, table)
+}
+
 impl Default for SecureAggregation {
     fn default() -> Self {
         Self {
@@ -71,7 +94,7 @@ impl Default for SecureAggregation {
             dropouts: 0.3,
             levels: 8,
             keep: 1.0,
-            clip: CLIP,
+            clip: Clip::Adaptive(CLIP),
             trust: None,
             peers_ca: None,
         }
@@ -126,7 +149,7 @@ impl SecureAggregation {
         let is_noised = |privacy: &Privacy| privacy.mechanism == Mechanism::Distributed;
         require(job.privacy.as_ref().is_none_or(is_noised), "[privacy] mechanism", noised)?;
         let clip = "left out with [privacy], whose clip bounds an update";
-        require(job.privacy.is_none() || self.clip == CLIP, "[secure_aggregation] clip", clip)?;
+        require(job.privacy.is_none() || self.clip == Clip::Adaptive(CLIP), "[secure_aggregation] clip", clip)?;
         let is_told = job.model.inputs.as_ref().is_some_and(|inputs| inputs.standardize.is_some());
         let told = "left out with [secure_aggregation], because its sums of each table are not masked yet";
         require(!is_told, "[model.inputs] standardize", told)?;
@@ -179,6 +202,9 @@ mod tests {
         assert_eq!((masking.group_min, masking.levels, masking.clip), (3, 8, 0.5));
         assert_eq!(JobFile::parse(&job.text()).unwrap(), job);
         assert!(job.hides_updates() && job.clip().is_some());
+        let moving = parsed("[secure_aggregation]\nclip = { start = 2.0 }").unwrap();
+        let wanted = Clip::Adaptive(AdaptiveNoisedClip { start: 2.0, ..CLIP });
+        assert_eq!(moving.clip(), Some(&wanted), "the rest is that of the default");
     }
 
     #[test]

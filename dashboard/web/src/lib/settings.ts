@@ -47,7 +47,8 @@ export function hyperparameters(job: object): { name: string; value: string }[] 
     ["epochs", file.training?.epochs],
     ["steps", file.training?.steps],
     ["batch", file.training?.batch_size],
-    ["codec", codecName(file.update?.codec)],
+    // Masked integers are a codec of their own.
+    ["codec", file.secure_aggregation ? "masked" : codecName(file.update?.codec)],
     ["rule", combine.kind],
     ["server optimizer", server.kind === "sgd" ? undefined : server.kind],
     ["server rate", server.learning_rate === 1 ? undefined : server.learning_rate],

@@ -160,7 +160,8 @@ fn wanted(number: u32, selection: &Selection, now_ms: i64) -> SelectingRound<'_>
 
 fn ended_round<'a>(round: &Round, explanation: &'a str) -> EndedRound<'a> {
     let abandoned = round.reason.filter(|_| round.phase == Phase::Abandoned);
-    EndedRound { number: round.number, abandoned, explanation }
+    let drawn = round.cohort.max(round.failed + round.rejected);
+    EndedRound { number: round.number, abandoned, explanation, failed: round.failed + round.rejected, drawn }
 }
 
 /// Losses of evaluations where there are enough of them, else of training.
