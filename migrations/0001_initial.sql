@@ -461,6 +461,9 @@ create index assignments_of_client on assignments (client, job, round);
 create index assignments_working on assignments (job) where state = 'assigned';
 -- The newest assignments of all rounds: statistics of device classes are about them.
 create index assignments_by_time on assignments (assigned_at_ms);
+-- Clients whose apps demand more privacy than a job gives are not drawn again for a while.
+create index assignments_refused on assignments (job, assigned_at_ms)
+    where state = 'failed' and reason >= 'privacy' and reason < 'privacz';
 
 -- Of a relay: the parts that it plays in its parent's rounds, until its parent has their sums or does without.
 create table orders (

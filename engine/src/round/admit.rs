@@ -97,6 +97,8 @@ pub enum Ineligible {
     NoUnit(String),
     #[error("another client of the same person takes part")]
     SameUnit,
+    #[error("its app refused the job for its privacy less than an hour ago")]
+    Refuses,
     #[error("its table has other columns or classes than the job")]
     Schema,
     #[error("it answers no analyses")]

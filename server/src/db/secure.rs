@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tributary_engine::round::masking::{FAILED_APART, Past};
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{AssignmentId, ClientId, GroupId};
+use tributary_protocol::id::{AssignmentId, ClientId, GroupId, JobId};
 use tributary_protocol::secure::Survivors;
 use tributary_protocol::secure::messages::Join;
 use tributary_protocol::state::{GroupFailure, GroupStage};
@@ -224,6 +224,15 @@ impl Tx {
         );
         let (job, number) = (round.job.to_string(), i64::from(round.number));
         Ok(fetch!(self, SecureMemberRow, fetch_all, sql, job, round.task.as_str(), number))
+    }
+
+    /// Clients that were drawn for a job since this time and gave up because their apps demand more privacy.
+    pub async fn refused_for_privacy(&mut self, job: JobId, since_ms: i64) -> Result<Vec<ClientId>, DbError> {
+        // As the condition of the index, word by word.
+        let sql = "select distinct client from assignments where job = $1 and assigned_at_ms >= $2 \
+                   and state = 'failed' and reason >= 'privacy' and reason < 'privacz'";
+        let rows = fetch!(self, (Text<ClientId>,), fetch_all, sql, job.to_string(), since_ms);
+        Ok(rows.into_iter().map(|(Text(client),)| client).collect())
     }
 
     /// What became of the groups of clients in the rounds of a job from this one on, before `round`. Nothing is said

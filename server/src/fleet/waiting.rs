@@ -16,13 +16,17 @@ use super::Fleet;
 use crate::db::{DbError, RoundRow, Tx};
 use crate::services::Services;
 
+/// How long a client that refused a job for its privacy is not drawn for it: an operator may change the job, and a
+/// device its app.
+const REFUSES_MS: i64 = 3_600_000;
+
 /// The waiting clients, with what the eligibility rules need of them.
 #[derive(Debug, Default)]
 pub struct Waiting {
     candidates: Vec<Arc<Candidate>>,
     /// The last training round of each client that trained recently.
     last_rounds: HashMap<ClientId, u32>,
-    /// Of a private job: clients that the next training round may not draw, and why.
+    /// Of a private or masked job: clients that the next training round may not draw, and why.
     barred: HashMap<ClientId, Ineligible>,
 }
 
@@ -39,7 +43,8 @@ impl Waiting {
             return Ok(Self::default());
         }
         let candidates = present(services, fleet, tx, &spec.file.population).await?;
-        let barred = barred(tx, spec, rounds, &candidates).await?;
+        let mut barred = barred(tx, spec, rounds, &candidates).await?;
+        barred.extend(refusing(tx, spec, rounds, services.clock.now_ms()).await?);
         Ok(Self { candidates, last_rounds: last_rounds(tx, spec, rounds).await?, barred })
     }
 
@@ -107,6 +112,21 @@ async fn last_rounds(tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) -> Result
         }
         _ => Ok(HashMap::new()),
     }
+}
+
+/// Clients whose apps demand more privacy than a masked job gives: drawn again, they would only cost their slots.
+async fn refusing(
+    tx: &mut Tx,
+    spec: &JobSpec,
+    rounds: &[RoundRow],
+    now_ms: i64,
+) -> Result<Vec<(ClientId, Ineligible)>, DbError> {
+    let selecting = rounds.iter().find(|round| round.phase == Phase::Selecting && round.task == Task::Train);
+    if selecting.is_none() || spec.file.secure_aggregation.is_none() {
+        return Ok(Vec::new());
+    }
+    let clients = tx.refused_for_privacy(spec.id, now_ms.saturating_sub(REFUSES_MS)).await?;
+    Ok(clients.into_iter().map(|client| (client, Ineligible::Refuses)).collect())
 }
 
 /// The waiting clients whose units may not contribute to the next version of a private job, and why. Of several clients
