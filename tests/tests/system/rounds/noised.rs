@@ -156,10 +156,11 @@ async fn a_client_stops_where_its_app_says() {
     }
     assert_eq!(world.round(job.head.id, 3).await.phase, Phase::Abandoned);
     // They cost no slots for an hour.
+    world.pass_ms(60_000).await;
     draw_everybody(&world).await;
     assert_eq!(world.round(job.head.id, 4).await.phase, Phase::Selecting);
     world.pass_ms(3_600_000).await;
-    world.pass_ms(3_600_000).await;
+    world.pass_ms(60_000).await;
     draw_everybody(&world).await;
     assert_eq!(world.round(job.head.id, 5).await.phase, Phase::Training);
 }
