@@ -293,15 +293,14 @@ impl JobSpec {
     }
 }
 
-/// Largest body of a masked update: that of a member of the largest group, or with noise of the smallest. 0 where
-/// updates are not masked.
+/// Largest body of a masked update, over all sizes of groups: with noise that of the largest group need not be the
+/// largest. 0 where updates are not masked.
 fn masked_bytes_max(file: &JobFile, values: usize) -> u64 {
     let of = || {
         let secure = file.secure_aggregation.as_ref()?;
         let quantiser = Quantiser::new(values, secure.clip.start(), secure.levels, secure.keep).ok()?;
         let (masking, goal) = (plan_of(file).masking?, file.round.updates_goal);
-        let bits = |members: u32| masking.value_bits(&quantiser, u16::try_from(members).ok()?);
-        let most = bits(secure.group(goal)).max(bits(secure.group_min(goal)))?;
+        let most = secure.sizes(goal).filter_map(|members| masking.value_bits(&quantiser, members)).max()?;
         Some(body_bytes(most, quantiser.coordinates(), SLOTS))
     };
     of().unwrap_or(0)

@@ -342,6 +342,8 @@ mod tests {
             .replace("# partition", "partition")
             .replace("# evaluator", "evaluator")
             .replace("# sets", "sets")
+            .replace("# epsilon", "epsilon")
+            .replace("# clip", "clip")
             .replace("# peers", "peers")
             .replace("# ca", "ca");
         toml::from_str::<ClientSettings>(&text).unwrap();

@@ -156,12 +156,12 @@ fn distributed(privacy: &Privacy, terms: Participation) -> (f64, u32) {
     }
 }
 
-/// Members of the largest group share the noise among most, so theirs is the narrowest.
+/// Where most members share the noise, each one's is the narrowest.
 fn check_steps(file: &JobFile, noise: f64) -> Result<(), BudgetError> {
     let Some(secure) = &file.secure_aggregation else { return Ok(()) };
     let Ok(parts) = file.model.parts() else { return Ok(()) };
-    let members = u16::try_from(secure.group(file.round.updates_goal)).unwrap_or(u16::MAX);
-    let honest = f64::from(honest_min(members, secure.dropouts, secure.corrupt));
+    let honest = |members: u16| honest_min(members, secure.dropouts, secure.corrupt);
+    let honest = f64::from(secure.sizes(file.round.updates_goal).map(honest).max().unwrap_or(1));
     let Ok(quantiser) = Quantiser::new(parts.shared().total(), 1.0, secure.levels, secure.keep) else { return Ok(()) };
     let needed = (DEVIATION_MIN * honest.sqrt() / noise / f64::from(quantiser.coordinates()).sqrt()).ceil();
     if needed > f64::from(secure.levels) {
@@ -217,6 +217,25 @@ mod tests {
         let (fixed, _) = of("privacy.clip = 1.0");
         let noise = fixed.noise(20, 0);
         assert_eq!((noise.values, noise.count), (fixed.noise_multiplier, None));
+    }
+
+    /// Goal: the budget is kept against the coordinator, and readers of models see the noise of four groups.
+    #[test]
+    fn noise_of_clients_spends_the_budget_against_the_coordinator() {
+        let settings = "privacy.mechanism = 'distributed'\nsecure_aggregation.group = 32\nround.updates_goal = 128\n\
+            round.updates_min = 97";
+        let file = resolved(&budget(2.0, settings)).unwrap();
+        let terms = Terms::of(&file).unwrap();
+        assert_eq!((terms.releases_max, terms.sensitivity), (4, 0.5));
+        assert!((epsilon_of_integers(terms.noise_multiplier, 4, 1e-6) - 2.0).abs() < 1e-6);
+        assert_eq!(terms.sensitivity_of_round(&file, (128, 96)), 1.0 / 3.0f64.sqrt(), "an operator has lowered it");
+        // 32 of 32 add noise that 20 could, in four groups.
+        assert!((terms.together - 4.0 * 1.6).abs() < 1e-9, "{}", terms.together);
+        let noise = terms.group_noise().unwrap();
+        assert!((noise.multiplier() / terms.noise_multiplier - 1.0).abs() < 1e-12, "the count has its part");
+        let coarse = format!("{settings}\nsecure_aggregation.levels = 1\nprivacy.noise_multiplier = 0.6");
+        let refused = resolved(&budget(90.0, &coarse)).unwrap_err();
+        assert_eq!(refused, BudgetError::TooCoarse { levels: 14 });
     }
 
     /// A budget for 37 updates of one unit allows 37 releases, and not one more.

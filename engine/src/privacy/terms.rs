@@ -77,7 +77,7 @@ impl Terms {
             noise_multiplier,
             sensitivity: match blt {
                 Some(blt) => blt.sensitivity_squared(participation).sqrt(),
-                None => f64::from(groups_min(file, privacy)).sqrt().recip(),
+                None => sensitivity(file, privacy, (file.round.updates_goal, file.round.updates_min)),
             },
             together: together(file, privacy),
             honest: honest(file, privacy),
@@ -101,6 +101,14 @@ impl Terms {
         let split = self.is_adaptive.then(|| NoiseSplit::new(self.noise_multiplier, count));
         let values = split.map_or(self.noise_multiplier, |split| split.values);
         RoundNoise { values, count: split.map(|split| split.count), divisor }
+    }
+
+    /// [`Self::sensitivity`] in a round with this goal and this minimum, which an operator may have changed.
+    pub fn sensitivity_of_round(&self, file: &JobFile, round: (u32, u32)) -> f64 {
+        match &file.privacy {
+            Some(privacy) if self.blt.is_none() => sensitivity(file, privacy, round),
+            _ => self.sensitivity,
+        }
     }
 
     /// The noise that the members of each group add; none where the coordinator adds it.
@@ -130,10 +138,11 @@ fn noising<'a>(file: &'a JobFile, privacy: &Privacy) -> Option<&'a SecureAggrega
     file.secure_aggregation.as_ref().filter(|_| privacy.mechanism == Mechanism::Distributed)
 }
 
-/// Fewest groups of a version, where each has noise of its own; else 1.
-fn groups_min(file: &JobFile, privacy: &Privacy) -> u32 {
-    let group = noising(file, privacy).map(|secure| secure.group(file.round.updates_goal).max(1));
-    group.map_or(1, |group| file.round.updates_min.div_ceil(group).max(1))
+/// What one unit can change in a version, in clips: 1, divided by the root of the fewest groups of a round with this
+/// goal and this minimum where each has noise of its own.
+fn sensitivity(file: &JobFile, privacy: &Privacy, (goal, minimum): (u32, u32)) -> f64 {
+    let groups = noising(file, privacy).map_or(1, |secure| minimum.div_ceil(secure.group(goal).max(1)).max(1));
+    f64::from(groups).sqrt().recip()
 }
 
 /// Fewest members of a group whose noise is sure to be in its sum, where clients add it.

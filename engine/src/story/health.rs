@@ -348,7 +348,7 @@ mod tests {
         let lost =
             |failed| EndedRound { abandoned: Some(AbandonReason::TooFewReports), failed, drawn: 10, ..abandoned(3) };
         for (failed, remedy) in [(5, "deadline_ms"), (6, "why the clients gave up")] {
-            let lines = health(&HealthFacts { ended: vec![lost(failed), lost(failed)], ..running() }, 0);
+            let lines = health(&HealthFacts { ended: vec![lost(failed); 3], ..running() }, 0);
             assert!(lines[0].remedy.as_ref().is_some_and(|text| text.contains(remedy)), "{lines:?}");
         }
     }

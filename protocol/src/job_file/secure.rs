@@ -4,6 +4,8 @@
 //! sum of its group, so the coordinator adds up what it cannot read. `{}` is a complete section: the sizes follow from
 //! `[round]`.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::error::require;
@@ -110,6 +112,12 @@ impl SecureAggregation {
     /// Fewest members of a group in a job whose rounds have this goal.
     pub fn group_min(&self, goal: u32) -> u32 {
         self.group_min.unwrap_or_else(|| self.group(goal).div_ceil(4).max(GROUP_MIN))
+    }
+
+    /// The sizes that a group may have in a job whose rounds have this goal.
+    pub fn sizes(&self, goal: u32) -> RangeInclusive<u16> {
+        let size = |members: u32| u16::try_from(members).unwrap_or(u16::MAX);
+        size(self.group_min(goal))..=size(self.group(goal))
     }
 
     /// Who is trusted to form groups.

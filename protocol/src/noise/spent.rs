@@ -14,6 +14,10 @@ pub fn epsilon_of_integers(noise_multiplier: f64, times: u32, delta: f64) -> f64
     if times == 0 {
         return 0.0;
     }
+    // What is no number promises nothing, and the larger of it and 0 would be 0.
+    if noise_multiplier.is_nan() || noise_multiplier <= 0.0 || delta.is_nan() {
+        return f64::INFINITY;
+    }
     let of = |order: u32| {
         let order = f64::from(order);
         epsilon_at(f64::from(times) * order / (2.0 * noise_multiplier * noise_multiplier), order, delta)
@@ -51,6 +55,9 @@ mod tests {
             assert!((got / wanted - 1.0).abs() < 1e-6, "{change} {times}: {got} is not {wanted}");
         }
         assert_eq!(epsilon_of_integers(1.0, 0, 1e-6), 0.0);
-        assert!(epsilon_of_integers(0.0, 1, 1e-6).is_infinite());
+        for none in [0.0, -1.0, f64::NAN] {
+            assert!(epsilon_of_integers(none, 1, 1e-6).is_infinite());
+        }
+        assert!(epsilon_of_integers(1.0, 1, f64::NAN).is_infinite());
     }
 }

@@ -53,7 +53,8 @@ async fn append(
     let last = tx.last_charge(key.job).await?;
     let most = tx.contribute(key.job, &units.into_iter().collect::<Vec<_>>(), version).await?;
     let participations = last.as_ref().map_or(0, |last| last.participations).max(most);
-    let entry = entry(terms, key, (version, participations), now_ms);
+    let sensitivity = terms.sensitivity_of_round(&spec.file, (round.goal, round.policy().minimum));
+    let entry = LedgerEntry { sensitivity, ..entry(terms, key, (version, participations), now_ms) };
     tx.charge(key.job, &entry.after(last.as_ref())).await
 }
 
