@@ -35,7 +35,9 @@ export function differences(files: readonly unknown[]): Difference[] {
 
 /** The optimizer, codec and amounts of a job file in few words, for the head of a job. */
 export function hyperparameters(job: object): { name: string; value: string }[] {
-  const file = job as Partial<Record<"training" | "update" | "aggregation", Record<string, unknown>>>;
+  const file = job as Partial<
+    Record<"training" | "update" | "aggregation" | "secure_aggregation", Record<string, unknown>>
+  >;
   const table = (value: unknown) => (value ?? {}) as Record<string, unknown>;
   const optimizer = table(file.training?.optimizer);
   const [combine, server] = [table(file.aggregation?.combine), table(file.aggregation?.optimizer)];

@@ -53,7 +53,11 @@ function Spent({ job, privacy }: { job: Job; privacy: JobPrivacy }) {
           <Stat label="delta" title="The chance that the promise does not hold." value={terms.delta} />
           <Stat
             label="noise"
-            title={`Standard deviation of the noise of ${isOfClients ? "the sum of a group, which its members add" : "a sum"}, in clips.`}
+            title={
+              isOfClients
+                ? "Standard deviation of the noise of the sum of a group, in clips: its members add it."
+                : "Standard deviation of the noise of a sum, in clips."
+            }
             value={noise.toFixed(2)}
             detail={` clips, ${terms.mechanism ?? "blt"}`}
           />
