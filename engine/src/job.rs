@@ -234,9 +234,7 @@ impl JobSpec {
     /// What the clients of a round do that has this goal and clips updates to this norm, where the job names one.
     #[must_use]
     pub fn plan_of_round(&self, goal: u32, clip: Option<f64>) -> Plan {
-        let secure = self.file.secure_aggregation.as_ref();
-        let noise = self.privacy.as_ref().and_then(Terms::group_noise);
-        let masking = secure.zip(clip).map(|(secure, clip)| Masking { noise, ..secure.masking(goal, clip) });
+        let masking = clip.and_then(|clip| masking_of(&self.file, self.privacy.as_ref(), (goal, clip)));
         Plan { masking: masking.or(self.plan.masking), ..self.plan.clone() }
     }
 
@@ -299,7 +297,7 @@ fn masked_bytes_max(file: &JobFile, values: usize) -> u64 {
     let of = || {
         let secure = file.secure_aggregation.as_ref()?;
         let quantiser = Quantiser::new(values, secure.clip.start(), secure.levels, secure.keep).ok()?;
-        let (masking, goal) = (plan_of(file).masking?, file.round.updates_goal);
+        let (masking, goal) = (first_masking(file)?, file.round.updates_goal);
         let most = secure.sizes(goal).filter_map(|members| masking.value_bits(&quantiser, members)).max()?;
         Some(body_bytes(most, quantiser.coordinates(), SLOTS))
     };
@@ -310,6 +308,17 @@ fn masked_bytes_max(file: &JobFile, values: usize) -> u64 {
 /// expression or time zone is invalid.
 pub fn calendar_of(file: &JobFile) -> Result<Option<Calendar>, CalendarError> {
     file.schedule.as_ref().map(|schedule| Calendar::parse(&schedule.rounds, &schedule.time_zone)).transpose()
+}
+
+/// How the clients of the first round mask their updates; none where they do not.
+pub(crate) fn first_masking(file: &JobFile) -> Option<Masking> {
+    masking_of(file, Terms::of(file).as_ref(), (file.round.updates_goal, file.clip()?.start()))
+}
+
+/// How the clients of a round with this goal and this clip mask their updates; none where they do not.
+fn masking_of(file: &JobFile, terms: Option<&Terms>, (goal, clip): (u32, f64)) -> Option<Masking> {
+    let secure = file.secure_aggregation.as_ref()?;
+    Some(Masking { noise: terms.and_then(Terms::group_noise), ..secure.masking(goal, clip) })
 }
 
 #[must_use]
@@ -324,10 +333,7 @@ pub fn plan_of(file: &JobFile) -> Plan {
         download: file.download,
         norm_max: file.update.norm_max.and_then(|bound| bound.fixed()),
         cadence: file.round.mode.cadence(),
-        masking: file.secure_aggregation.as_ref().zip(file.clip()).map(|(secure, clip)| Masking {
-            noise: Terms::of(file).as_ref().and_then(Terms::group_noise),
-            ..secure.masking(file.round.updates_goal, clip.start())
-        }),
+        masking: first_masking(file),
     }
 }
 

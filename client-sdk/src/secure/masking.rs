@@ -19,19 +19,14 @@ impl Member {
 
     /// Bits of a value in this group. `None` before the group is formed.
     pub fn bits(&self) -> Option<u8> {
-        match &self.stage {
-            Stage::Sharing { formed, .. } | Stage::Masking { formed, .. } => {
-                Self::group(formed).ok().map(|group| group.formed.context.bits)
-            }
-            _ => None,
-        }
+        self.size().map(|(_, bits)| bits)
     }
 
-    /// Members of this group. `None` before the group is formed.
-    pub fn members(&self) -> Option<u16> {
+    /// Members of this group, and bits of a value in it. `None` before the group is formed.
+    pub fn size(&self) -> Option<(u16, u8)> {
         match &self.stage {
             Stage::Sharing { formed, .. } | Stage::Masking { formed, .. } => {
-                Self::group(formed).ok().map(|group| group.roster.members())
+                Self::group(formed).ok().map(|group| (group.roster.members(), group.formed.context.bits))
             }
             _ => None,
         }

@@ -67,7 +67,7 @@ pub(super) async fn exchange(
             exchange.save(&member, taken)?;
         }
         let told = Told { is_whole: true, examples: query.weight, loss: query.loss };
-        exchange.send(&mut member, (&values, &quantiser), told).await?;
+        exchange.send(&mut member, (&values, &quantiser, &masking), told).await?;
     }
     let survivors = exchange.held(Method::GET, "group/survivors", Bytes::new()).await?;
     let survivors = Survivors::from_bytes(&survivors).map_err(unreadable)?;
@@ -112,18 +112,17 @@ impl Exchange<'_> {
     async fn send(
         &self,
         member: &mut Member,
-        (values, quantiser): (&[f32], &Quantiser),
+        (values, quantiser, masking): (&[f32], &Quantiser, &Masking),
         told: Told,
     ) -> Result<(), ClientError> {
         let (state, id) = (&self.context.state, self.assignment.id);
         let (body, begun) = match state.masked(member.body())? {
             Some(body) => (body, true),
             None => {
-                let masking = self.assignment.plan.masking;
-                if let Some(noise) = masking.as_ref().and_then(|masking| masking.noise) {
+                if let Some(noise) = masking.noise {
                     state.count_noised(self.assignment.job, noise.multiplier())?;
                 }
-                let body = masked(member, values, (quantiser, masking.as_ref()), told)?;
+                let body = masked(member, values, (quantiser, masking), told)?;
                 state.save_masked(&body)?;
                 state.save_member(id, member)?;
                 (body, false)
@@ -182,20 +181,19 @@ fn terms(pending: &Pending, masking: &Masking, quantiser: &Quantiser, survivors_
 fn masked(
     member: &mut Member,
     values: &[f32],
-    (quantiser, masking): (&Quantiser, Option<&Masking>),
+    (quantiser, masking): (&Quantiser, &Masking),
     told: Told,
 ) -> Result<Bytes, ClientError> {
     let group = || ClientError::BadAnswer("the group has no roster".into());
-    let (roster, bits) = (member.roster().ok_or_else(group)?, member.bits().ok_or_else(group)?);
+    let (roster, (members, bits)) = (member.roster().ok_or_else(group)?, member.size().ok_or_else(group)?);
     let mut seed = Zeroizing::new([0; 32]);
     system_entropy(seed.as_mut()).map_err(|error| ClientError::Privacy(error.to_string()))?;
     let mut random = SecretStream::of(*seed);
     let quantised = quantiser.quantise(values, &roster, &mut random);
     let mut quantised = quantised.map_err(|error| ClientError::BadAnswer(error.to_string()))?;
     let is_whole = !quantised.is_clipped;
-    let noise = masking.map(|masking| masking.member_noise(quantiser, member.members().unwrap_or(0))).transpose();
-    let noise = noise.map_err(|error| ClientError::BadAnswer(error.to_string()))?.flatten();
-    let slots = match noise {
+    let noise = masking.member_noise(quantiser, members);
+    let slots = match noise.map_err(|error| ClientError::BadAnswer(error.to_string()))? {
         Some(noise) => {
             noise.add(&mut quantised, &mut random);
             Told::noised(is_whole, &noise, &mut random)

@@ -7,7 +7,7 @@ use tributary_protocol::secure::slots::SLOTS;
 use tributary_protocol::state::{GroupFailure, GroupStage};
 
 use super::words::count;
-use crate::job::plan_of;
+use crate::job::first_masking;
 use crate::round::masking::{GroupCost, GroupParameters, MaskedUpdate, MaskingPolicy};
 
 /// With fewer members, a sum tells much of each.
@@ -19,7 +19,7 @@ pub(super) fn planned(file: &JobFile) -> Option<String> {
     let parameters = GroupParameters::of(policy.group, &policy).ok()?;
     let values = file.model.parts().ok()?.shared().total();
     let quantiser = Quantiser::new(values, secure.clip.start(), secure.levels, secure.keep).ok()?;
-    let masking = plan_of(file).masking?;
+    let masking = first_masking(file)?;
     let members = u16::try_from(policy.group).ok()?;
     let update = MaskedUpdate {
         values: (f64::from(quantiser.coordinates()) * secure.keep) as u64,

@@ -1,9 +1,9 @@
-//! The noise that members of a group add to their updates, before masks: whoever opens the sum sees it noised.
+//! The noise that members of a group add to their updates before they mask them, so that nobody sees an exact sum.
 //!
-//! Each member adds a discrete Gaussian of variance `sigma^2 / h`, where h is the fewest honest survivors that the
-//! group can have. So at least `sigma^2` is in every sum, whoever is lost, and whoever tells the coordinator its own
-//! noise. Sums of discrete Gaussians with deviations of [`DEVIATION_MIN`] or more are as good as one of the summed
-//! variance: the difference has a factor `exp(-pi^2 deviation^2)` (Kairouz, Liu and Steinke 2021,
+//! Each member adds a discrete Gaussian of variance `sigma^2 / h`, where h is the fewest honest survivors of the group.
+//! So every sum has a variance of `sigma^2` or more, even if as many members are lost, and as many lie, as may be. A
+//! sum of discrete Gaussians with deviations of [`DEVIATION_MIN`] or more is as good as one of the summed variance: the
+//! difference has a factor `exp(-pi^2 deviation^2)` (Kairouz, Liu and Steinke 2021,
 //! <https://arxiv.org/abs/2102.06387>, theorem 1).
 
 use super::quantise::{Quantised, Quantiser};

@@ -13,7 +13,7 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::ClientId;
 use tributary_protocol::operator::{CHAIN_BEGINS, LedgerEntry};
 
-use crate::db::{DbError, RoundKey, RoundRow, Tx};
+use crate::db::{DbError, RoundRow, Tx};
 use crate::runtime::entropy;
 
 /// Charges the release of a private training round that closes, and stores the key of its noise.
@@ -53,14 +53,8 @@ async fn append(
     let last = tx.last_charge(key.job).await?;
     let most = tx.contribute(key.job, &units.into_iter().collect::<Vec<_>>(), version).await?;
     let participations = last.as_ref().map_or(0, |last| last.participations).max(most);
-    let sensitivity = terms.sensitivity_of_round(&spec.file, (round.goal, round.policy().minimum));
-    let entry = LedgerEntry { sensitivity, ..entry(terms, key, (version, participations), now_ms) };
-    tx.charge(key.job, &entry.after(last.as_ref())).await
-}
-
-fn entry(terms: &Terms, key: RoundKey, (version, participations): (u32, u32), at_ms: i64) -> LedgerEntry {
-    LedgerEntry {
-        at_ms,
+    let entry = LedgerEntry {
+        at_ms: now_ms,
         hash: CHAIN_BEGINS,
         mechanism: terms.mechanism,
         noise_multiplier: terms.noise_multiplier,
@@ -69,7 +63,8 @@ fn entry(terms: &Terms, key: RoundKey, (version, participations): (u32, u32), at
         previous: CHAIN_BEGINS,
         rate: terms.rate,
         round: key.number,
-        sensitivity: terms.sensitivity,
+        sensitivity: terms.sensitivity_of_round(&spec.file, (round.goal, round.policy().minimum)),
         version,
-    }
+    };
+    tx.charge(key.job, &entry.after(last.as_ref())).await
 }

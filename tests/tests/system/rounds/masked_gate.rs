@@ -76,7 +76,7 @@ async fn played(combine: &Value, lie: Lie) -> Played {
 /// Joins in this order, and without waiting for a group.
 async fn join_in_order(world: &World, seats: &[Seat], order: [usize; CLIENTS]) {
     for (joined, place) in order.into_iter().enumerate() {
-        // Who came first is told by the time.
+        // The lobby is ordered by the time of joining.
         world.hand.advance_ms(1);
         let (device, request) = (seats[place].device.clone(), seats[place].member.request());
         let path = format!("/assignments/{}/group", seats[place].assignment.id);
