@@ -107,6 +107,7 @@ fn plan_text(spec: &JobSpec, privacy: &JobPrivacy, course: &[PlanPoint], output:
     let goal = spec.file.round.updates_goal;
     let to = match &spec.file.secure_aggregation {
         Some(secure) => format!("by clients to the sum of their group of at most {}", secure.group(goal)),
+        None if terms.mechanism == Mechanism::Local => "by each client to its own answer".to_owned(),
         None => format!("to the sum of {goal} updates"),
     };
     let mut text = format!(
@@ -141,7 +142,7 @@ fn plan_text(spec: &JobSpec, privacy: &JobPrivacy, course: &[PlanPoint], output:
 /// What the second epsilon is against.
 fn against(mechanism: Mechanism) -> &'static str {
     match mechanism {
-        Mechanism::Distributed => "epsilon, coordinator",
+        Mechanism::Distributed | Mechanism::Local => "epsilon, coordinator",
         Mechanism::Blt | Mechanism::Gaussian => "epsilon, cohorts known",
     }
 }
@@ -175,7 +176,7 @@ fn ledger_text(privacy: &JobPrivacy, is_verified: bool, output: &Output) -> Stri
     let mut text = match spent {
         Some(EpsilonPair { models, cohorts }) => {
             let other = match terms.mechanism {
-                Mechanism::Distributed => "the coordinator",
+                Mechanism::Distributed | Mechanism::Local => "the coordinator",
                 Mechanism::Blt | Mechanism::Gaussian => "who also knows the cohorts",
             };
             format!(

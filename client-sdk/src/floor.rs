@@ -25,9 +25,9 @@ pub struct PrivacyFloor {
     /// Only groups whose members sign who they are and who has survived. Without it, an operator who lies can read the
     /// update of a client. [`Builder::peers_ca`](crate::Builder::peers_ca) sets it.
     pub signed: bool,
-    /// Largest epsilon that this client spends in a job, against the coordinator: members of its groups add noise, and
-    /// the client counts its own updates. It needs masked updates: of noise that a coordinator adds, a client knows
-    /// nothing.
+    /// Largest epsilon that this client spends in a job, against the coordinator: it adds noise to what it sends, alone
+    /// or as a member of its groups, and counts its own updates. Of noise that a coordinator adds, a client knows
+    /// nothing, so it takes no part in such a job.
     #[serde(alias = "epsilonMax")]
     pub epsilon_max: Option<f64>,
     /// The chance that the promise of `epsilon_max` does not hold. Default: 1e-6.
@@ -59,6 +59,9 @@ impl PrivacyFloor {
     /// Why this client takes no part in a plan, if it does not. `noised` are the updates that it has given to the job.
     pub(crate) fn refuses(&self, plan: &Plan, noised: Noised) -> Option<String> {
         match &plan.masking {
+            None if !self.secure_aggregation && !self.signed && own_noise(plan).is_some() => {
+                self.spends(own_noise(plan), noised)
+            }
             None if self.secure_aggregation || self.signed || self.epsilon_max.is_some() => {
                 Some("the coordinator would read what this client sends".to_owned())
             }
@@ -68,7 +71,7 @@ impl PrivacyFloor {
             Some(masking) => self
                 .refuses_size(masking)
                 .or_else(|| self.refuses_clip(masking))
-                .or_else(|| self.spends(masking, noised)),
+                .or_else(|| self.spends(masking.noise.map(|noise| noise.multiplier()), noised)),
             None => None,
         }
     }
@@ -87,16 +90,21 @@ impl PrivacyFloor {
     }
 
     /// Whether one more update spends more than this client allows.
-    fn spends(&self, masking: &Masking, noised: Noised) -> Option<String> {
+    fn spends(&self, multiplier: Option<f64>, noised: Noised) -> Option<String> {
         let most = self.epsilon_max?;
-        let Some(noise) = masking.noise else {
+        let Some(multiplier) = multiplier else {
             return Some("the members of its groups add no noise, and this client demands it".to_owned());
         };
-        let noised = noised.and(noise.multiplier());
+        let noised = noised.and(multiplier);
         let epsilon = epsilon_of_integers(noised.multiplier, noised.updates, self.delta);
         let fits = epsilon <= most;
         (!fits).then(|| format!("one more update spends epsilon {epsilon:.2}, and this client allows {most}"))
     }
+}
+
+/// The noise that the client adds to its own answer, where a plan asks for it.
+fn own_noise(plan: &Plan) -> Option<f64> {
+    plan.analysis.as_ref()?.own_noise()
 }
 
 #[cfg(test)]
@@ -143,6 +151,22 @@ mod tests {
         assert!(floor.refuses(&plan, given).unwrap().contains("one more update spends epsilon 6."));
         // What was given with less noise stays given.
         assert!(floor.refuses(&plan, Noised { updates: 1, multiplier: 0.5 }).is_some());
+    }
+
+    #[test]
+    fn a_client_whose_own_noise_is_enough_answers_unmasked() {
+        let mut analysis = plan(None);
+        let queries = serde_json::json!({ "queries": [], "noise": 4.2, "noised_by": 100 });
+        analysis.analysis = Some(serde_json::from_value(queries).unwrap());
+        let refused = |floor: PrivacyFloor, given| floor.refuses(&analysis, given);
+        let private = PrivacyFloor { epsilon_max: Some(1.5), ..PrivacyFloor::default() };
+        assert_eq!(refused(private, Noised::default()), None);
+        let twice = refused(private, Noised { updates: 1, multiplier: 4.2 }).unwrap();
+        assert!(twice.contains("one more update spends"), "{twice}");
+        assert!(refused(PrivacyFloor { secure_aggregation: true, ..private }, Noised::default()).is_some());
+        analysis.analysis.as_mut().unwrap().noised_by = None;
+        let central = private.refuses(&analysis, Noised::default()).unwrap();
+        assert!(central.contains("would read what this client sends"), "{central}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tributary_protocol::fixed::Weight;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::inputs::Inputs;
-use tributary_protocol::job_file::{JobFile, JobFileError, Mechanism};
+use tributary_protocol::job_file::{JobFile, JobFileError};
 use tributary_protocol::model::{Companion, ParameterList, ParameterListError, ParameterSpec};
 use tributary_protocol::plan::{Algorithm, Masking};
 use tributary_protocol::safetensors::{model_file_beginning, model_metadata};
@@ -228,7 +228,7 @@ impl JobSpec {
     /// The terms of a job whose sums the coordinator noises itself.
     #[must_use]
     pub fn noised_here(&self) -> Option<&Terms> {
-        self.privacy.as_ref().filter(|terms| terms.mechanism != Mechanism::Distributed)
+        self.privacy.as_ref().filter(|terms| !terms.mechanism.is_of_clients())
     }
 
     /// What the clients of a round do that has this goal and clips updates to this norm, where the job names one.
@@ -249,8 +249,8 @@ impl JobSpec {
     #[must_use]
     pub fn optimizer(&self, base_version: u32, updates: u32) -> Box<dyn Optimizer> {
         match self.file.training.algorithm {
-            // Answers are sums, and not means; noise is added to the sum itself.
-            _ if self.file.analysis.is_some() && self.privacy.is_none() => Box::new(Elastic { updates }),
+            // Answers are sums, and not means; noise of the coordinator is added to the sum itself.
+            _ if self.file.analysis.is_some() && self.noised_here().is_none() => Box::new(Elastic { updates }),
             Algorithm::FedDyn { alpha, clients } => Box::new(Dynamic { alpha, share: share(updates, clients) }),
             Algorithm::Easgd { .. } => Box::new(Elastic { updates }),
             _ => {

@@ -86,6 +86,7 @@ abilities! {
     Personal = "feature:personal",
     PartialWork = "feature:partial_work",
     Cadence = "feature:cadence",
+    LocalNoise = "feature:local_noise",
 }
 
 /// Abilities of the first release: so many at the beginning of [`Ability::ALL`]. It never changes.
@@ -111,7 +112,8 @@ impl Abilities {
             (Task::Evaluate, _) => of_model(plan).with(Ability::Evaluate).with(of_loss(training.loss)),
             (Task::Train, Some(analysis)) => {
                 let queries = analysis.queries.iter().map(of_query);
-                queries.fold(Self::NONE.with(Ability::Train), Self::with)
+                let noise = analysis.noised_by.map(|_| Ability::LocalNoise);
+                queries.chain(noise).fold(Self::NONE.with(Ability::Train), Self::with)
             }
             (Task::Train, None) => [
                 Some(Ability::Train),

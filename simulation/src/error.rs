@@ -4,6 +4,7 @@ use tributary_client::TrainError;
 use tributary_engine::aggregate::{AggregateError, CapsError, FoldError};
 use tributary_protocol::layers::ModelSpecError;
 use tributary_protocol::model::ModelError;
+use tributary_protocol::update::{EncodeError, UpdateError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum SimulationError {
@@ -14,6 +15,10 @@ pub enum SimulationError {
     Unsupported(&'static str),
     #[error("training failed: {0}")]
     Train(#[from] TrainError),
+    #[error("an update cannot be encoded: {0}")]
+    Encode(#[from] EncodeError),
+    #[error("an update cannot be read: {0}")]
+    Update(#[from] UpdateError),
     #[error("no first model: {0}")]
     First(#[from] ModelSpecError),
     #[error("no model: {0}")]

@@ -19,6 +19,7 @@ use crate::fleet::client_id;
 use crate::learner::{Learner, Training};
 use crate::past::{Past, PastRound};
 use crate::private::Private;
+use crate::travel::travelled;
 use crate::updates::{Update, Updates};
 use crate::version::Version;
 
@@ -48,6 +49,8 @@ pub(crate) struct Job {
     pub(crate) version: Version,
     /// Updates that counted, and the sum of their staleness.
     pub(crate) updates: u64,
+    /// Of the bodies of updates.
+    pub(crate) bytes: u64,
     pub(crate) staleness: u64,
     facts: JobFacts,
     open: Option<Open>,
@@ -82,6 +85,7 @@ impl Job {
             version: Version::first(&spec)?,
             spec: Arc::new(spec),
             updates: 0,
+            bytes: 0,
             staleness: 0,
             facts: JobFacts {
                 state: JobState::Running,
@@ -342,9 +346,12 @@ impl Job {
         let Some(work) = self.works.remove(&client) else { return Ok(()) };
         let Some(Open { round, norm_max, updates }) = &mut self.open else { return Ok(()) };
         let Work { base_version: version, ref base, ref policy, seed, .. } = work;
-        let update = learner.train(&self.spec, &Training { client, base, version, policy, seed })?;
+        let mut trained = learner.train(&self.spec, &Training { client, base, version, policy, seed })?;
         round.working = round.working.saturating_sub(1);
-        let update = Update::from(update);
+        let (delta, bytes) = travelled(&self.spec, trained.delta, round.number, seed)?;
+        trained.delta = delta;
+        self.bytes += bytes;
+        let update = Update::from(trained);
         let norm = update.norm();
         let limits = UpdateLimits { norm_max: norm_max.unwrap_or(f64::INFINITY), ..self.spec.update_limits() };
         let id = client_id(client as u64);

@@ -10,6 +10,7 @@
 //! | `learner` | what clients train, and how good a model is |
 //! | `updates` | the updates of an open round, and their combination |
 //! | `version` | the newest version with its companions |
+//! | `travel` | an update on its way: the job's codec, and bytes |
 //! | `past` | what the opening of a round reads of those before |
 //! | `job` | the job: open rounds, work and members |
 //! | `private` | noise of a private job, and what its clients may still contribute |
@@ -24,6 +25,7 @@ mod past;
 mod play;
 mod private;
 mod rounds;
+mod travel;
 mod updates;
 mod version;
 

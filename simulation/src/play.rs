@@ -47,6 +47,8 @@ pub struct Progress {
     pub version: u32,
     /// Updates that counted.
     pub updates: u64,
+    /// Of the bodies of all updates that arrived.
+    pub bytes: u64,
     /// Sum of the versions that they were behind.
     pub staleness: u64,
     /// Of the last evaluated version; 0 before the first.
@@ -78,9 +80,9 @@ impl Simulation {
     }
 
     pub fn progress(&self) -> Progress {
-        let Job { version, updates, staleness, .. } = &self.job;
-        let (version, updates, staleness) = (version.number, *updates, *staleness);
-        Progress { now_ms: self.now_ms, version, updates, staleness, accuracy: self.accuracy }
+        let Job { version, updates, bytes, staleness, .. } = &self.job;
+        let (version, updates, bytes, staleness) = (version.number, *updates, *bytes, *staleness);
+        Progress { now_ms: self.now_ms, version, updates, bytes, staleness, accuracy: self.accuracy }
     }
 
     /// Plays until the next version is there. None once the job has ended.

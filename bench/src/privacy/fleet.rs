@@ -10,6 +10,7 @@ use tributary::data::partition::Partition;
 use tributary::demo::args::Network;
 use tributary::demo::data::DemoData;
 use tributary::error::CliError;
+use tributary::options::parse_codec;
 use tributary::output::Output;
 use tributary_engine::job::JobSpec;
 use tributary_engine::privacy::{BudgetError, resolve};
@@ -52,6 +53,9 @@ pub(super) struct FleetArgs {
     /// Updates of a round.
     #[arg(long, default_value_t = 100, value_name = "UPDATES", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     updates: u32,
+    /// The codec of updates: a name, or a JSON object with its settings.
+    #[arg(long, default_value = "f32", value_name = "CODEC", value_parser = parse_codec)]
+    codec: Codec,
     /// Rounds of a job.
     #[arg(long, default_value_t = 60, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -133,6 +137,7 @@ fn measure(
         noise_multiplier: privacy.as_ref().and_then(|privacy| privacy.terms.noise_multiplier),
         noise_ratio: privacy.map(|privacy| privacy.noise_ratio),
         rounds: Some(progress.version),
+        bytes: progress.bytes.checked_div(progress.updates),
         accuracy: Some(progress.accuracy),
         seed: seed.0,
         ..Row::default()
@@ -150,6 +155,7 @@ fn job(args: &FleetArgs, file: &JobFile) -> JobFile {
         ..RoundPolicy::default()
     };
     file.aggregation.combine = Combine::UniformMean;
+    file.update.codec = args.codec;
     file.evaluation = None;
     file.stop = StopPolicy { rounds: Some(args.rounds), ..StopPolicy::default() };
     file
@@ -221,6 +227,7 @@ mod tests {
             clients: 60,
             updates: 20,
             rounds: 12,
+            codec: Codec::F32,
             data_dir: None,
             model: Network::Mlp,
         }

@@ -41,6 +41,8 @@ pub(super) struct Row {
     /// Noise in the last model, as a share of the longest way that it can have gone.
     pub(super) noise_ratio: Option<f64>,
     pub(super) rounds: Option<u32>,
+    /// Bytes of the body of an update, in the mean.
+    pub(super) bytes: Option<u64>,
     pub(super) seed: u64,
 }
 
@@ -85,6 +87,7 @@ impl Row {
             self.accuracy.map(|accuracy| format!("accuracy {}", percent(accuracy))),
             self.noise_ratio.map(|ratio| format!("noise {} of the way", percent(ratio))),
             self.rounds.map(|rounds| format!("{rounds} rounds")),
+            self.bytes.map(|bytes| format!("{bytes} bytes an update")),
         ];
         let members: Vec<String> = members.into_iter().flatten().collect();
         format!("{:<9} {:<9} {}", self.attack, self.mechanism, members.join("  "))

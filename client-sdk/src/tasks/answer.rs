@@ -4,13 +4,16 @@ use tributary_protocol::analysis::Analysis;
 use tributary_protocol::body::shrink;
 use tributary_protocol::device::UpdateQuery;
 use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::noise::add_local_noise;
 use tributary_protocol::scalars::Scalars;
 use tributary_protocol::seed::Seed;
+use zeroize::Zeroizing;
 
 use super::completed::Completed;
 use super::compute::computing;
 use super::encode::encode;
 use super::given::Given;
+use crate::secure::system_entropy;
 use crate::store::state::Work;
 use crate::table::{Cell, Table};
 use crate::trainer::TrainError;
@@ -33,7 +36,15 @@ pub(crate) fn answer(
     check(&rows, columns.len(), analysis.noise.is_none(), floor)?;
     // The same rows of a table count in all rounds of a job.
     let seed = Seed(0).derive(&assignment.job.to_string(), 0);
-    let part = analysis.part(&rows, assignment.model_version + 1, base.model.values(), seed);
+    let mut part = analysis.part(&rows, assignment.model_version + 1, base.model.values(), seed);
+    if let Some(noise) = analysis.own_noise() {
+        // Counted before it is drawn, as nothing may leave this device that it forgets.
+        let counted = given.state.count_noised(assignment.job, noise);
+        counted.map_err(|error| TrainError::Other(error.to_string()))?;
+        let mut key = Zeroizing::new([0; 32]);
+        system_entropy(key.as_mut()).map_err(|error| TrainError::Other(error.to_string()))?;
+        add_local_noise(&mut part, &analysis.answered_in(assignment.model_version + 1), noise, &key);
+    }
     let update = encode(part, assignment, base.parts.shared(), None)?;
     let body = shrink(update.file);
     let (loss, steps, train_ms, metrics) = (None, 0, given.elapsed_ms(), Scalars::new());

@@ -24,6 +24,9 @@ pub fn spent_by(entries: &[LedgerEntry], delta: f64) -> Result<EpsilonPair, Acco
     if entries.iter().any(distributed) {
         return Ok(distributed_spent(entries, last.participations, delta));
     }
+    if entries.iter().all(|entry| entry.mechanism == Mechanism::Local) {
+        return local_spent(entries, last.participations, delta);
+    }
     // Who knows the cohorts knows in which releases a unit took part. The entry with the least noise stands for all.
     let noise_multiplier = entries.iter().map(|entry| entry.noise_multiplier).fold(f64::INFINITY, f64::min);
     let known = Charge::Gaussian { noise_multiplier, times: last.participations };
@@ -37,7 +40,17 @@ pub fn spent_by(entries: &[LedgerEntry], delta: f64) -> Result<EpsilonPair, Acco
     }
 }
 
-/// What noise of clients spends. The coordinator sees the sum of each group, and readers of models those of a version
+/// What noise of single clients spends. The coordinator sees each answer, and readers the sum of all.
+fn local_spent(entries: &[LedgerEntry], times: u32, delta: f64) -> Result<EpsilonPair, AccountantError> {
+    let least = |of: fn(&LedgerEntry) -> f64| entries.iter().map(of).fold(f64::INFINITY, f64::min);
+    let of = |noise_multiplier: f64| spent(&[Charge::Gaussian { noise_multiplier, times }], delta);
+    Ok(EpsilonPair {
+        models: of(least(|entry| entry.noise_multiplier / entry.sensitivity))?.epsilon,
+        cohorts: of(least(|entry| entry.noise_multiplier))?.epsilon,
+    })
+}
+
+/// What noise of groups spends. The coordinator sees the sum of each group, and readers of models those of a version
 /// together.
 fn distributed_spent(entries: &[LedgerEntry], participations: u32, delta: f64) -> EpsilonPair {
     let least = |of: fn(&LedgerEntry) -> f64| entries.iter().map(of).fold(f64::INFINITY, f64::min);
@@ -86,6 +99,11 @@ mod tests {
         let spent = spent_by(&vec![groups; 12], 1e-6).unwrap();
         near(spent.cohorts, epsilon_of_integers(1.0, 3, 1e-6));
         near(spent.models, epsilon_of_integers(2.0, 3, 1e-6));
+        // Of 100 clients each has noise of its own: readers of the sum see ten times the deviation.
+        let local = LedgerEntry { sensitivity: 0.1, ..entry(Mechanism::Local, None, 1) };
+        let spent = spent_by(&[local], 1e-8).unwrap();
+        near(spent.cohorts, 5.776);
+        near(spent.models, super::super::gaussian::epsilon(0.1, 1e-8));
         let sampled = spent_by(&vec![entry(Mechanism::Gaussian, Some(0.1), 3); 100], 1e-5).unwrap();
         near(sampled.models, 7.046_602_88);
         assert!(sampled.cohorts > sampled.models);

@@ -25,8 +25,10 @@ mod terms;
 pub use accountant::{AccountantError, Spent, spent};
 pub use blt::{Blt, Buffers, Distance, Participation, in_steps};
 pub use charge::Charge;
-pub use clip::{IntegerClip, NoiseSplit, SquareSum, next_clip};
+pub use clip::{NoiseSplit, next_clip};
 pub use ledger::spent_by;
 pub use resolve::{BudgetError, resolve, units_needed};
 pub use terms::{Charged, RoundNoise, Terms};
-pub use tributary_protocol::noise::{FIXED_PLACES, NOISE_BLOCK, NOISE_PLACES, Normal, block_key};
+pub use tributary_protocol::noise::{
+    FIXED_PLACES, IntegerClip, NOISE_BLOCK, NOISE_PLACES, Normal, SquareSum, block_key,
+};

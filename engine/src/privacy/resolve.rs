@@ -1,7 +1,7 @@
 //! From a budget to noise: what the coordinator fills in when it creates a private job.
 
 use tributary_protocol::job_file::{JobFile, Mechanism, NoiseBuffers, Privacy};
-use tributary_protocol::noise::epsilon_of_integers;
+use tributary_protocol::noise::{LOCAL_NOISE_MAX, epsilon_of_integers};
 use tributary_protocol::secure::noised::DEVIATION_MIN;
 use tributary_protocol::secure::quantise::Quantiser;
 use tributary_protocol::secure::sizes::honest_min;
@@ -72,7 +72,8 @@ pub fn resolve(file: &mut JobFile) -> Result<(), BudgetError> {
         }
     };
     let epsilon = privacy.epsilon;
-    if noise > NOISE_MAX {
+    let is_local = privacy.mechanism == Mechanism::Local;
+    if noise > if is_local { LOCAL_NOISE_MAX } else { NOISE_MAX } {
         return Err(BudgetError::TooMuchNoise { noise, epsilon });
     }
     if releases == 0 {
@@ -81,12 +82,16 @@ pub fn resolve(file: &mut JobFile) -> Result<(), BudgetError> {
     check_steps(file, noise)?;
     if let Some(analysis) = &mut file.analysis {
         analysis.noise = Some(noise);
+        analysis.noised_by = is_local.then_some(file.round.updates_goal);
     }
     if let Some(privacy) = &mut file.privacy {
         privacy.separation = Some(terms.separation);
         privacy.noise_multiplier = Some(noise);
         privacy.releases_max = Some(releases);
         privacy.buffers = blt.map(NoiseBuffers::from);
+        if file.analysis.is_some() {
+            file.update.magnitude_max = privacy.answer_max();
+        }
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ pub struct Terms {
     /// Correlated noise; none where each version has its own.
     pub blt: Option<Blt>,
     /// What one unit can change, in clips: in all releases together where noise is correlated, else in one. Divided by
-    /// the root of the fewest groups of a version, where each has noise of its own.
+    /// the root of the fewest groups of a version, or the fewest clients, where each has noise of its own.
     pub sensitivity: f64,
     /// Chance with which a unit is drawn, where the promise counts on it.
     pub rate: Option<f64>,
@@ -139,10 +139,13 @@ fn noising<'a>(file: &'a JobFile, privacy: &Privacy) -> Option<&'a SecureAggrega
 }
 
 /// What one unit can change in a version, in clips: 1, divided by the root of the fewest groups of a round with this
-/// goal and this minimum where each has noise of its own.
+/// goal and this minimum where each has noise of its own, or of the fewest clients where they have.
 fn sensitivity(file: &JobFile, privacy: &Privacy, (goal, minimum): (u32, u32)) -> f64 {
-    let groups = noising(file, privacy).map_or(1, |secure| minimum.div_ceil(secure.group(goal).max(1)).max(1));
-    f64::from(groups).sqrt().recip()
+    let sums = match privacy.mechanism {
+        Mechanism::Local => minimum.max(1),
+        _ => noising(file, privacy).map_or(1, |secure| minimum.div_ceil(secure.group(goal).max(1)).max(1)),
+    };
+    f64::from(sums).sqrt().recip()
 }
 
 /// Fewest members of a group whose noise is sure to be in its sum, where clients add it.
@@ -153,9 +156,12 @@ fn honest(file: &JobFile, privacy: &Privacy) -> Option<u16> {
 }
 
 /// By how much the variance of a version's noise exceeds that of one group's sum: there are several groups, and members
-/// add noise for those that may be lost.
+/// add noise for those that may be lost. Of one client's noise, where each adds its own.
 fn together(file: &JobFile, privacy: &Privacy) -> f64 {
     let goal = file.round.updates_goal;
+    if privacy.mechanism == Mechanism::Local {
+        return goal.into();
+    }
     noising(file, privacy).map_or(1.0, |secure| {
         let group = secure.group(goal).max(1);
         let members = u16::try_from(group).unwrap_or(u16::MAX);

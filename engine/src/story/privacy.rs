@@ -37,6 +37,11 @@ fn after(terms: &Terms, rounds: u32, delta: f64) -> Result<EpsilonPair, Accounta
         let of = |noise: f64| epsilon_of_integers(noise, times, delta);
         return Ok(EpsilonPair { models: of(noise_multiplier / terms.sensitivity), cohorts: of(noise_multiplier) });
     }
+    if terms.mechanism == Mechanism::Local {
+        let of = |noise_multiplier| spent(&[Charge::Gaussian { noise_multiplier, times }], delta);
+        let models = of(noise_multiplier / terms.sensitivity)?.epsilon;
+        return Ok(EpsilonPair { models, cohorts: of(noise_multiplier)?.epsilon });
+    }
     let charge = match &terms.blt {
         Some(blt) => {
             let participation = Participation { versions: rounds, ..terms.participation };

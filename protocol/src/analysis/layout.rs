@@ -76,8 +76,15 @@ impl Analysis {
         if is_asked(&self.queries[query]) { self.queries[query].share() / all } else { 0.0 }
     }
 
-    /// Standard deviation of the noise in the numbers of this query, in rows; 0 without noise.
+    /// The noise that each client adds to its own vector, where it does: a standard deviation, for a norm of at most 1.
+    pub fn own_noise(&self) -> Option<f64> {
+        self.noise.filter(|_| self.noised_by.is_some())
+    }
+
+    /// Standard deviation of the noise in the numbers of this query, in rows; 0 without noise. Where clients add it, that
+    /// of a sum of as many as it may have.
     pub fn deviation(&self, query: usize, round: u32) -> f64 {
-        self.noise.map_or(0.0, |noise| noise / self.factor(query, round))
+        let together = f64::from(self.noised_by.unwrap_or(1)).sqrt();
+        self.noise.map_or(0.0, |noise| noise * together / self.factor(query, round))
     }
 }

@@ -56,4 +56,8 @@ pub struct Analysis {
     /// The coordinator fills it in for analyses with `[privacy]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<f64>,
+    /// Clients who each add this noise to what they send, at most, where it is not added to their sum. The coordinator
+    /// fills it in with `mechanism = "local"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noised_by: Option<u32>,
 }

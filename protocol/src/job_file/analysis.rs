@@ -4,6 +4,7 @@ use super::error::require;
 use super::{Aggregation, Clip, Combine, JobFile, JobFileError, Mechanism, Privacy, UpdatePolicy};
 use crate::job_model::JobModel;
 use crate::layers::ModelSpec;
+use crate::noise::local_magnitude_max;
 use crate::plan::Training;
 use crate::update::Codec;
 
@@ -28,14 +29,17 @@ impl JobFile {
         require(given, "[stop] rounds", &format!("left out: these queries take {rounds}"))?;
         let privacy = self.privacy.map(|privacy| Privacy {
             clip: Clip::Fixed(1.0),
-            mechanism: Mechanism::Gaussian,
+            mechanism: match privacy.mechanism {
+                Mechanism::Local => Mechanism::Local,
+                Mechanism::Blt | Mechanism::Gaussian | Mechanism::Distributed => Mechanism::Gaussian,
+            },
             participations_max: rounds,
             separation: Some(1),
             ..privacy
         });
         let mut stop = self.stop;
         stop.rounds = Some(rounds);
-        let magnitude_max = if privacy.is_some() { 1.0 } else { ANSWER_MAX };
+        let magnitude_max = privacy.as_ref().map_or(ANSWER_MAX, Privacy::answer_max);
         Ok(Self {
             model,
             update: UpdatePolicy { codec: Codec::F32, magnitude_max, ..self.update },
@@ -62,7 +66,26 @@ impl JobFile {
         require(self.evaluation.is_none(), "[evaluation]", "left out: an analysis has no network to evaluate")?;
         require(self.round.mode.is_synchronous(), "[round] mode", "left out: an analysis asks a cohort at a time")?;
         require(self.download.is_plain(), "[download]", "left out: an analysis has no network")?;
-        require(self.update.norm_max.is_none(), "[update] norm_max", answers)
+        require(self.update.norm_max.is_none(), "[update] norm_max", answers)?;
+        let is_local = self.privacy.as_ref().is_some_and(|privacy| privacy.mechanism == Mechanism::Local);
+        let told = "left out: it is the number of clients whose noise is in a sum with mechanism = \"local\"";
+        require(is_local || analysis.noised_by.is_none(), "[analysis] noised_by", told)?;
+        let clients = analysis.noised_by.unwrap_or(u32::MAX);
+        let planned = format!("at most {clients}, whose noise is in the answers");
+        require(self.round.updates_goal <= clients, "[round] updates_goal", &planned)
+    }
+}
+
+impl Privacy {
+    /// The largest number that a client sends to an analysis: its vector has a norm of at most 1, and its own noise may
+    /// be in it.
+    #[must_use]
+    pub fn answer_max(&self) -> f32 {
+        match (self.mechanism, self.noise_multiplier) {
+            (Mechanism::Local, Some(noise)) => local_magnitude_max(noise),
+            (Mechanism::Local, None) => ANSWER_MAX,
+            (Mechanism::Blt | Mechanism::Gaussian | Mechanism::Distributed, _) => 1.0,
+        }
     }
 }
 
@@ -83,6 +106,12 @@ mod tests {
         let privacy = private.privacy.as_ref().unwrap();
         assert_eq!((privacy.clip, privacy.mechanism), (Clip::Fixed(1.0), Mechanism::Gaussian));
         assert_eq!(JobFile::parse(&private.text()).unwrap(), private);
+        let local =
+            format!("{FILE}privacy = {{ epsilon = 1, delta = 1e-6, mechanism = 'local', noise_multiplier = 4 }}");
+        let local = JobFile::parse(&local).unwrap();
+        assert_eq!(local.privacy.as_ref().unwrap().mechanism, Mechanism::Local);
+        assert_eq!(local.update.magnitude_max, 61.0, "a row, and noise");
+        assert_eq!(JobFile::parse(&local.text()).unwrap(), local);
     }
 
     #[test]
@@ -93,6 +122,7 @@ mod tests {
             ("stop.rounds = 2", "[stop] rounds"),
             ("evaluation.every_rounds = 1", "[evaluation]"),
             ("update.norm_max = 5.0", "[update] norm_max"),
+            ("analysis.noised_by = 5", "[analysis] noised_by"),
             ("aggregation.optimizer = { kind = 'adam' }", "[aggregation.optimizer]"),
             ("round.mode = { kind = 'buffered', buffer = 5, concurrency = 5 }", "[round] mode"),
         ] {

@@ -10,6 +10,7 @@ use super::error::require;
 use super::number::number_or_table;
 use super::{JobFile, JobFileError, Selection};
 use crate::hash::Sha256Hash;
+use crate::noise::LOCAL_NOISE_MAX;
 
 /// Largest epsilon that a job may have. Beyond it the promise says nothing.
 const EPSILON_MAX: f64 = 100.0;
@@ -124,6 +125,9 @@ pub enum Mechanism {
     Gaussian,
     /// Drawn anew by each client, before masks: nobody sees a sum without it. Needs `[secure_aggregation]`.
     Distributed,
+    /// Drawn anew by each client, who sends its noised answer in the clear: nobody sees an exact one. For an
+    /// `[analysis]`.
+    Local,
 }
 
 /// Decays and weights of the two buffers of correlated noise, in multiples of 2^-32.
@@ -170,6 +174,16 @@ impl Mechanism {
             Self::Blt => "blt",
             Self::Gaussian => "gaussian",
             Self::Distributed => "distributed",
+            Self::Local => "local",
+        }
+    }
+
+    /// Whether clients add the noise, so that its promise is kept against the coordinator.
+    #[must_use]
+    pub fn is_of_clients(self) -> bool {
+        match self {
+            Self::Blt | Self::Gaussian => false,
+            Self::Distributed | Self::Local => true,
         }
     }
 }
@@ -178,7 +192,8 @@ impl TryFrom<String> for Mechanism {
     type Error = String;
 
     fn try_from(name: String) -> Result<Self, String> {
-        let known = [Self::Blt, Self::Gaussian, Self::Distributed].into_iter().find(|known| known.as_str() == name);
+        let known = [Self::Blt, Self::Gaussian, Self::Distributed, Self::Local];
+        let known = known.into_iter().find(|known| known.as_str() == name);
         known.ok_or_else(|| format!("{name:?} is no mechanism of privacy"))
     }
 }
@@ -239,17 +254,27 @@ impl Privacy {
         let is_told = job.model.inputs.as_ref().is_some_and(|inputs| inputs.standardize.is_some());
         let noised = "left out with [privacy], because its sums have no noise: set means and deviations of an analysis";
         require(!is_told, "[model.inputs] standardize", noised)?;
-        self.check_distributed(job)?;
+        self.check_clients(job)?;
         self.check_sampling(job)
     }
 
-    fn check_distributed(&self, job: &JobFile) -> Result<(), JobFileError> {
-        if self.mechanism != Mechanism::Distributed {
-            return Ok(());
+    /// What noise of clients needs.
+    fn check_clients(&self, job: &JobFile) -> Result<(), JobFileError> {
+        match self.mechanism {
+            Mechanism::Blt | Mechanism::Gaussian => return Ok(()),
+            Mechanism::Distributed => {
+                let masked =
+                    "\"blt\" or \"gaussian\" without [secure_aggregation], whose groups hide what single clients add";
+                require(job.secure_aggregation.is_some(), "[privacy] mechanism", masked)?;
+            }
+            Mechanism::Local => {
+                let short = "\"blt\", \"gaussian\" or \"distributed\" without [analysis]: noise of single clients drowns a model";
+                require(job.analysis.is_some(), "[privacy] mechanism", short)?;
+                let bounded = self.noise_multiplier.is_none_or(|noise| noise <= LOCAL_NOISE_MAX);
+                require(bounded, "[privacy] noise_multiplier", "at most 50000 with mechanism = \"local\"")?;
+            }
         }
-        let masked = "\"blt\" or \"gaussian\" without [secure_aggregation], whose groups hide what single clients add";
-        require(job.secure_aggregation.is_some(), "[privacy] mechanism", masked)?;
-        let secret = "left out with mechanism = \"distributed\", whose noise clients draw";
+        let secret = "left out where clients draw the noise";
         require(self.test_key.is_none(), "[privacy] test_key", secret)
     }
 
@@ -341,6 +366,7 @@ mod tests {
             ("epsilon = 1\ndelta = 1e-6\nunit = { attribute = '' }", "[privacy] unit.attribute"),
             ("epsilon = 1\ndelta = 1e-6\nparticipations_max = 0", "[privacy] participations_max"),
             ("epsilon = 1\ndelta = 1e-6\nseparation = 0", "[privacy] separation"),
+            ("epsilon = 1\ndelta = 1e-6\nmechanism = 'local'", "drowns a model"),
             ("epsilon = 1\ndelta = 1e-6\nnoise_multiplier = 0.001", "[privacy] noise_multiplier"),
             ("epsilon = 1\ndelta = 1e-6\nsampling = 'poisson'", "[privacy] mechanism"),
             ("epsilon = 1\ndelta = 1e-6\nmechanism = 'gaussian'\nsampling = 'poisson'", "[round] selection"),

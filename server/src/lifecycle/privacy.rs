@@ -3,7 +3,8 @@
 //! The transaction that closes a round counts its units, appends to the ledger and stores the key of the noise. From
 //! then on the sum may be released, once or again after a crash, and always with the same noise. Where clients add the
 //! noise, the coordinator sees the sum of a group when the members open it. So each group is charged when it begins to
-//! be opened, whether or not its round commits.
+//! be opened, whether or not its round commits. Where each client's own noise hides it, what was sent is charged when the
+//! round ends, in whatever way.
 
 use std::collections::BTreeSet;
 
@@ -11,19 +12,42 @@ use tributary_engine::job::JobSpec;
 use tributary_engine::privacy::Terms;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::ClientId;
+use tributary_protocol::job_file::Mechanism;
 use tributary_protocol::operator::{CHAIN_BEGINS, LedgerEntry};
 
 use crate::db::{DbError, RoundRow, Tx};
 use crate::runtime::entropy;
 
-/// Charges the release of a private training round that closes, and stores the key of its noise.
+/// Charges the release of a private training round that closes, and stores the key of its noise where the coordinator
+/// adds it.
 pub(super) async fn charge(tx: &mut Tx, spec: &JobSpec, round: &RoundRow, now_ms: i64) -> Result<(), DbError> {
-    let Some(terms) = spec.noised_here() else { return Ok(()) };
+    let Some(terms) = spec.privacy.as_ref().filter(|terms| terms.mechanism != Mechanism::Distributed) else {
+        return Ok(());
+    };
     let key = round.key();
     let reporters = tx.reporters(key).await?;
     append(tx, (spec, terms), round, &reporters, now_ms).await?;
+    if terms.mechanism.is_of_clients() {
+        return Ok(());
+    }
     let test_key = spec.file.privacy.as_ref().and_then(|privacy| privacy.test_key);
     tx.store_round_key(key, test_key.unwrap_or_else(|| Sha256Hash(entropy::random()))).await
+}
+
+/// Charges what clients with noise of their own have sent to a round that is abandoned: the coordinator has seen it.
+/// Nothing in other jobs.
+pub(super) async fn charge_abandoned(
+    tx: &mut Tx,
+    spec: &JobSpec,
+    round: &RoundRow,
+    now_ms: i64,
+) -> Result<(), DbError> {
+    let Some(terms) = spec.privacy.as_ref().filter(|terms| terms.mechanism == Mechanism::Local) else { return Ok(()) };
+    let reporters = tx.reporters(round.key()).await?;
+    if reporters.is_empty() {
+        return Ok(());
+    }
+    append(tx, (spec, terms), round, &reporters, now_ms).await
 }
 
 /// Charges the sum of these clients, who noised it and now begin to open it. Nothing in other jobs.
@@ -35,7 +59,9 @@ pub(super) async fn charge_group(
     now_ms: i64,
 ) -> Result<(), DbError> {
     match &spec.privacy {
-        Some(terms) if spec.noised_here().is_none() => append(tx, (spec, terms), round, survivors, now_ms).await,
+        Some(terms) if terms.mechanism == Mechanism::Distributed => {
+            append(tx, (spec, terms), round, survivors, now_ms).await
+        }
         _ => Ok(()),
     }
 }

@@ -130,8 +130,6 @@ pub(super) async fn close_in(services: &Services, tx: &mut Tx, round: &RoundRow,
         if round.policy().is_private {
             let spec = services.spec(tx, key.job).await?.ok_or_else(DbError::lost)?;
             privacy::charge(tx, &spec, round, now_ms).await?;
-        }
-        if round.policy().is_private {
             open_groups::end(tx, key, now_ms).await?;
         }
         // Open assignments of a buffer move on when the next round opens.
@@ -275,8 +273,13 @@ pub(crate) async fn abandon(services: &Services, key: RoundKey, reason: AbandonR
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
     tx.lock_job(key.job).await?;
+    let before = tx.round(key).await?;
     if !tx.abandon_round(key, reason, now_ms).await? {
         return Ok(());
+    }
+    if let Some(round) = before.filter(|round| round.phase == Phase::Training && round.policy().is_private) {
+        let spec = services.spec(&mut tx, key.job).await?.ok_or_else(DbError::lost)?;
+        privacy::charge_abandoned(&mut tx, &spec, &round, now_ms).await?;
     }
     // When a buffer comes to no model, the clients at work go on: their updates count in the next one.
     let goes_on = matches!(reason, AbandonReason::Fault | AbandonReason::NotFinite);

@@ -30,7 +30,8 @@ function Spent({ job, privacy }: { job: Job; privacy: JobPrivacy }) {
   const { terms, spent, ledger } = privacy;
   const unit = typeof terms.unit === "object" ? terms.unit.attribute : "client";
   const noise = terms.noise_multiplier ?? 0;
-  const isOfClients = terms.mechanism === "distributed";
+  const isLocal = terms.mechanism === "local";
+  const isOfClients = isLocal || terms.mechanism === "distributed";
   return (
     <>
       {spent ? (
@@ -44,9 +45,11 @@ function Spent({ job, privacy }: { job: Job; privacy: JobPrivacy }) {
           <Stat
             label={isOfClients ? "coordinator" : "cohorts known"}
             title={
-              isOfClients
-                ? "Against the coordinator, which sees the sum of each group and who took part."
-                : "Against who also knows who took part in which round."
+              isLocal
+                ? "Against the coordinator, which sees the noised answer of each client."
+                : isOfClients
+                  ? "Against the coordinator, which sees the sum of each group and who took part."
+                  : "Against who also knows who took part in which round."
             }
             value={epsilon(spent.cohorts)}
           />
@@ -54,9 +57,11 @@ function Spent({ job, privacy }: { job: Job; privacy: JobPrivacy }) {
           <Stat
             label="noise"
             title={
-              isOfClients
-                ? "Standard deviation of the noise of the sum of a group, in clips: its members add it."
-                : "Standard deviation of the noise of a sum, in clips."
+              isLocal
+                ? "Standard deviation of the noise of one client, in clips: each adds its own."
+                : isOfClients
+                  ? "Standard deviation of the noise of the sum of a group, in clips: its members add it."
+                  : "Standard deviation of the noise of a sum, in clips."
             }
             value={noise.toFixed(2)}
             detail={` clips, ${terms.mechanism ?? "blt"}`}

@@ -6,9 +6,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tributary_client::{Cell, Client, HttpTransport, Outcome, Table, TrainError};
 use tributary_engine::analysis::answers;
-use tributary_engine::privacy::{NOISE_PLACES, Normal, block_key};
+use tributary_engine::privacy::{NOISE_PLACES, Normal, block_key, spent_by};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
+use tributary_protocol::job_file::Mechanism;
 use tributary_protocol::operator::{Job, JobAnswers, JobPrivacyState, check_ledger};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{JobState, Phase};
@@ -160,6 +161,66 @@ async fn a_private_analysis_releases_one_row_of_each_client_with_noise() {
     let ledger = privacy.privacy.unwrap().ledger;
     assert_eq!((ledger.len(), check_ledger(&ledger)), (1, Ok(())));
     fleet.world.check_books(id).await;
+}
+
+/// Goal: with noise of its own no client sends an exact answer, what it sends is charged whether or not the round comes
+/// to an answer, and an app counts for itself. Method: a round of four clients of which one never reports; then one of
+/// the other clients alone.
+#[tokio::test]
+async fn answers_with_noise_of_single_clients_are_charged_when_they_are_sent() {
+    let tables = (0..7).map(|_| Rows(vec![(30.0, "cat")])).collect();
+    let fleet = Fleet::of(tables).await;
+    let privacy = json!({ "epsilon": 8.0, "delta": 1e-3, "mechanism": "local" });
+    let cats = json!([{ "name": "cats", "kind": "histogram", "column": "pet", "categories": ["cat", "dog"] }]);
+    let round =
+        json!({ "updates_goal": 4, "updates_min": 4, "over_selection": 1.0, "deadline_ms": 10_000, "backoff_ms": 1 });
+    let job: Job =
+        fleet.world.create_job(&analysis(&cats, 4, &json!({ "privacy": privacy, "round": round }))).await.ok();
+    let asked = job.file.analysis.clone().unwrap();
+    assert_eq!((asked.noised_by, asked.own_noise()), (Some(4), job.file.privacy.as_ref().unwrap().noise_multiplier));
+    let (world, id) = (&fleet.world, job.head.id);
+    let privacy = async || {
+        let state: JobPrivacyState = world.look(&format!("/jobs/{id}/privacy")).await.ok();
+        state.privacy.unwrap()
+    };
+    let answer =
+        async |client: &Client| client.run_once(&mut Adds::new(1.0), &tributary_client::AlwaysOn).await.unwrap();
+    draw_everybody(world).await;
+    let mut asked_first = 0;
+    for client in &fleet.clients {
+        if asked_first < 3 {
+            asked_first += usize::from(matches!(answer(client).await, Outcome::Contributed { .. }));
+        }
+    }
+    assert!(privacy().await.ledger.is_empty(), "charged when the round ends");
+    world.pass_ms(10_000).await;
+    world.drive().await;
+    assert_eq!(world.round(id, 1).await.phase, Phase::Abandoned);
+    let ledger = privacy().await.ledger;
+    assert_eq!((ledger.len(), ledger[0].mechanism, ledger[0].participations), (1, Mechanism::Local, 1));
+    assert_eq!(ledger[0].sensitivity.to_bits(), 0.5f64.to_bits(), "the sum of four has twice the noise");
+    // Those three have given what they may, so the next round has the other four.
+    world.pass_ms(100).await;
+    draw_everybody(world).await;
+    let mut contributed = 0;
+    for client in &fleet.clients {
+        contributed += usize::from(matches!(answer(client).await, Outcome::Contributed { .. }));
+    }
+    world.drive().await;
+    assert_eq!((contributed, world.round(id, 2).await.phase), (4, Phase::Committed));
+    let privacy = privacy().await;
+    assert_eq!((privacy.ledger.len(), check_ledger(&privacy.ledger)), (2, Ok(())));
+    let spent = privacy.spent.unwrap();
+    assert_eq!(spent, spent_by(&privacy.ledger, 1e-3).unwrap());
+    assert!(spent.models < spent.cohorts && spent.cohorts <= 8.0 + 1e-6, "{spent:?}");
+    let told = fleet.answers(id).await;
+    let released = world.weights(id, 1).await;
+    assert_eq!(told.answers, answers(&asked, 1, &released, Some(1e-3)));
+    let counts = values(&told, 0);
+    let deviation = told.answers[0].noise;
+    assert!((counts[0] - 4.0).abs() < 6.0 * deviation && counts[1].abs() < 6.0 * deviation, "{counts:?} {deviation}");
+    assert!(counts.iter().all(|count| (count - count.round()).abs() > 1e-9), "nothing is exact: {counts:?}");
+    world.check_books(id).await;
 }
 
 /// Words take a round for each letter, and what one round asks for leaves the answers of others as they are.

@@ -161,7 +161,7 @@ pub(crate) async fn draw_everybody(world: &World) {
                 examples: client.examples,
                 sets: ExampleSets::default(),
                 codecs: CodecName::ALL.to_vec(),
-                abilities: Abilities::FIRST,
+                abilities: Abilities::ALL,
                 schema: None,
                 answers: true,
                 masks: true,
