@@ -5,7 +5,9 @@ create table populations (
     name text primary key,
     -- Clients enrolled so far: the next one's number less one.
     clients bigint not null default 0,
-    created_at_ms bigint not null
+    created_at_ms bigint not null,
+    -- What its jobs together may tell about a unit, and what deleted ones have spent of it, as JSON.
+    budget text
 );
 
 -- Operator tokens and enrolment tokens.

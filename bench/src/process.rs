@@ -178,7 +178,7 @@ impl CoordinatorProcess {
 
     /// Creates a population and returns an enrolment token for it.
     pub(crate) async fn population(&self, name: &Name) -> Result<Secret, CliError> {
-        self.api.create_population(name.clone()).await?;
+        self.api.create_population(name.clone(), None).await?;
         let wanted = CreateToken::enrolment(name.clone(), "bench");
         Ok(self.api.create_token(&wanted).await?.secret.secret().clone())
     }

@@ -53,7 +53,7 @@ impl LocalCoordinator {
 
     /// Creates a population and returns an enrolment token for it.
     pub async fn population(&self, name: &Name) -> Result<Secret, CliError> {
-        self.api.create_population(name.clone()).await?;
+        self.api.create_population(name.clone(), None).await?;
         let wanted = CreateToken::enrolment(name.clone(), "local");
         Ok(self.api.create_token(&wanted).await?.secret.secret().clone())
     }

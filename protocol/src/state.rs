@@ -379,6 +379,8 @@ states! {
     AuditAction {
         /// A population was created.
         PopulationCreate = "population.create",
+        /// The budget that the jobs of a population share was set, or made stricter.
+        PopulationBudget = "population.budget",
         /// An enrolment or operator token was created.
         TokenCreate = "token.create",
         /// A token was revoked.

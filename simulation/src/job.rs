@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{
-    Act, Candidate, Clocks, Decision, Descriptions, EligibilityRules, FixedModels, JobFacts, JobView, Lookback, Member,
-    OpenRound, OpenWork, Source, Step, TaskPolicy, Tempo, Term, WorkEnd, admit, decide, opening, staleness,
+    Act, Budget, Candidate, Clocks, Decision, Descriptions, EligibilityRules, FixedModels, JobFacts, JobView, Lookback,
+    Member, OpenRound, OpenWork, Source, Step, TaskPolicy, Tempo, Term, WorkEnd, admit, decide, opening, staleness,
 };
 use tributary_protocol::id::ClientId;
 use tributary_protocol::model::Model;
@@ -99,7 +99,7 @@ impl Job {
                 fixed: FixedModels::default(),
                 accuracy: None,
                 metric: None,
-                is_spent: false,
+                budget: Budget::Free,
             },
             open: None,
             works: BTreeMap::new(),
@@ -298,7 +298,7 @@ impl Job {
             Some(terms) => {
                 let of = (round.number, &round.policy, self.version.number);
                 let combined = self.private.combined(&self.spec, terms, of, updates.each());
-                self.facts.is_spent = self.private.is_spent(terms);
+                self.facts.budget = if self.private.is_spent(terms) { Budget::Spent } else { Budget::Free };
                 combined
             }
         };

@@ -23,8 +23,8 @@ use tributary_protocol::job_file::{JobFile, RoundPolicyChange};
 use tributary_protocol::operator::{
     self, Account, Assignment, AuditQuery, AuditRow, ChangeJob, ChangeStanding, ClientAssignment, ClientOrder,
     CreateJob, CreatePopulation, CreateToken, CreatedToken, Event, Job, JobDraft, ModelVersion, Order, Page, PageQuery,
-    Population, Round, RoundDetail, RoundSort, ScalarCurve, ScheduledWork, Session, StaleClient, TestSet, TestSetState,
-    Token,
+    Population, PopulationBudget, Round, RoundDetail, RoundSort, ScalarCurve, ScheduledWork, Session, SharedBudget,
+    StaleClient, TestSet, TestSetState, Token,
 };
 use tributary_protocol::problem::Problem;
 use tributary_protocol::sealed::Sealed;
@@ -80,8 +80,23 @@ impl Api {
     }
 
     /// `POST /operator/v1/populations`
-    pub async fn create_population(&self, name: Name) -> Result<Population, ApiError> {
-        self.post(&["populations"], &CreatePopulation { name }).await
+    pub async fn create_population(&self, name: Name, budget: Option<SharedBudget>) -> Result<Population, ApiError> {
+        self.post(&["populations"], &CreatePopulation { name, budget }).await
+    }
+
+    /// `GET /operator/v1/populations/{name}/budget`
+    pub async fn population_budget(&self, name: &Name) -> Result<PopulationBudget, ApiError> {
+        self.get(&["populations", name.as_str(), "budget"], &[]).await
+    }
+
+    /// `PUT /operator/v1/populations/{name}/budget`
+    pub async fn set_population_budget(
+        &self,
+        name: &Name,
+        budget: &SharedBudget,
+    ) -> Result<PopulationBudget, ApiError> {
+        let call = self.call(Method::PUT, &["populations", name.as_str(), "budget"], &[]).json(budget);
+        self.send_json(call.timeout(CALL_TIMEOUT)).await
     }
 
     /// `GET /operator/v1/tokens`

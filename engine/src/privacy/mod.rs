@@ -5,6 +5,7 @@
 //! | [`resolve`], [`Terms`] | from a budget to the noise of a job and the rests of its units |
 //! | [`Charge`], [`spent`] | what releases spend, by two accountants of which one checks the other |
 //! | [`spent_by`] | the same from the entries of a ledger alone |
+//! | [`Together`] | what several jobs spend of a budget that they share |
 //! | [`rdp`], [`pld`], [`gaussian`] | Rényi divergences; distributions of privacy losses; one Gaussian release exactly |
 //! | [`Blt`], [`Buffers`] | noise that is correlated from version to version |
 //! | [`Normal`], [`block_key`] | exact draws of the normal distribution; the key of a block of parameters |
@@ -20,6 +21,7 @@ pub mod pld;
 pub mod rdp;
 mod resolve;
 mod search;
+mod shared;
 mod terms;
 
 pub use accountant::{AccountantError, Spent, spent};
@@ -28,6 +30,7 @@ pub use charge::Charge;
 pub use clip::{NoiseSplit, next_clip};
 pub use ledger::spent_by;
 pub use resolve::{BudgetError, resolve, units_needed};
+pub use shared::Together;
 pub use terms::{Charged, RoundNoise, Terms};
 pub use tributary_protocol::noise::{
     FIXED_PLACES, IntegerClip, NOISE_BLOCK, NOISE_PLACES, Normal, SquareSum, block_key,

@@ -77,4 +77,4 @@ pub use term::Term;
 pub(crate) use times::Times;
 pub use times::WorkEnd;
 pub use turns::{PATIENCE_MS, Rival, Turn, leaves_to};
-pub use view::{Descriptions, FixedModels, JobFacts, JobView, OpenRound, OpenWork, Source};
+pub use view::{Budget, Descriptions, FixedModels, JobFacts, JobView, OpenRound, OpenWork, Source};

@@ -5,7 +5,7 @@ use tributary_protocol::state::{JobState, Phase, Task};
 
 use super::calendar::Calendar;
 use super::policy::Tempo;
-use super::view::{Descriptions, FixedModels, JobFacts, OpenRound};
+use super::view::{Budget, Descriptions, FixedModels, JobFacts, OpenRound};
 use super::wait::is_ahead;
 
 /// What the open rounds of a job say about the next one.
@@ -42,7 +42,7 @@ pub(super) fn has_trained(job: &JobFile, facts: &JobFacts) -> bool {
     let accuracy_done = matches!((job.stop.accuracy, facts.accuracy), (Some(wanted), Some(got)) if got >= wanted);
     let metric_done = facts.metric.is_some_and(|mean| job.stop.is_reached(mean));
     // An open round was charged when it closed, and ends before its job does.
-    rounds_done || accuracy_done || metric_done || facts.is_spent
+    rounds_done || accuracy_done || metric_done || facts.budget == Budget::Spent
 }
 
 /// Whether an evaluation that waits for clients gives way: the job has trained, and this is not its last version. One
@@ -100,7 +100,8 @@ pub(super) fn next_round(
     let tempo = Tempo::of(job.round.mode);
     // A job that ends at an accuracy or a metric must know it before it trains on.
     let undecided = job.stop.is_measured() && underway.evaluations > 0;
-    if !tempo.opens_in(facts.state) || (!tempo.is_buffer() && undecided) {
+    let is_claimed = facts.budget == Budget::Claimed;
+    if !tempo.opens_in(facts.state) || (!tempo.is_buffer() && undecided) || is_claimed {
         return NextRound::Wait;
     }
     let calendar = calendar.filter(|_| !tempo.is_buffer());

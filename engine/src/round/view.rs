@@ -53,8 +53,20 @@ pub struct JobFacts {
     pub accuracy: Option<f64>,
     /// Mean of the metric of `[stop]` in the newest evaluation; none without one.
     pub metric: Option<f64>,
-    /// Whether the privacy budget allows no further round.
-    pub is_spent: bool,
+    /// What the privacy budget allows.
+    pub budget: Budget,
+}
+
+/// Whether the privacy budgets of a job and of its population allow another round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Budget {
+    /// They do, or there is none.
+    #[default]
+    Free,
+    /// Not while rounds of other jobs are open, which may spend the rest.
+    Claimed,
+    /// They never will.
+    Spent,
 }
 
 /// The models of a job that only evaluates.

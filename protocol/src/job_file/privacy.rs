@@ -14,6 +14,8 @@ use crate::noise::LOCAL_NOISE_MAX;
 
 /// Largest epsilon that a job may have. Beyond it the promise says nothing.
 const EPSILON_MAX: f64 = 100.0;
+/// Largest delta that a job may have.
+const DELTA_MAX: f64 = 1e-3;
 /// Bounds of a noise multiplier. With less than 0.01 there is clipping without privacy, which `norm_clipping` does.
 const NOISE_MIN: f64 = 0.01;
 const NOISE_MAX: f64 = 1e6;
@@ -162,7 +164,7 @@ impl JobFile {
 }
 
 impl Unit {
-    fn is_client(&self) -> bool {
+    pub(crate) fn is_client(&self) -> bool {
         *self == Self::Client
     }
 }
@@ -234,9 +236,17 @@ impl Privacy {
         self.separation.unwrap_or(rounds / self.participations_max.max(1)).max(1)
     }
 
+    pub(crate) fn is_epsilon(epsilon: f64) -> bool {
+        epsilon > 0.0 && epsilon <= EPSILON_MAX
+    }
+
+    pub(crate) fn is_delta(delta: f64) -> bool {
+        delta > 0.0 && delta <= DELTA_MAX
+    }
+
     pub(super) fn check(&self, job: &JobFile) -> Result<(), JobFileError> {
-        require(self.epsilon > 0.0 && self.epsilon <= EPSILON_MAX, "[privacy] epsilon", "above 0 and at most 100")?;
-        require(self.delta > 0.0 && self.delta <= 1e-3, "[privacy] delta", "above 0 and at most 0.001")?;
+        require(Self::is_epsilon(self.epsilon), "[privacy] epsilon", "above 0 and at most 100")?;
+        require(Self::is_delta(self.delta), "[privacy] delta", "above 0 and at most 0.001")?;
         if let Unit::Attribute(name) = &self.unit {
             require(!name.is_empty(), "[privacy] unit.attribute", "the name of an attribute that tokens grant")?;
         }

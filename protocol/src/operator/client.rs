@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::HeldRelease;
+use super::{HeldRelease, SharedBudget};
 use crate::device::{Attributes, Consent};
 use crate::id::{ClientId, Name};
 use crate::state::Standing;
@@ -14,6 +14,9 @@ use crate::state::Standing;
 pub struct CreatePopulation {
     /// Name of the population, unique in the deployment.
     pub name: Name,
+    /// What all its jobs together may tell about a unit. Default: they share no budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<SharedBudget>,
 }
 
 /// A population: the clients of one app or study.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::BudgetState;
 use super::ledger::LedgerEntry;
 use crate::job_file::Privacy;
 
@@ -43,4 +44,7 @@ pub struct JobPrivacyState {
     /// Absent in a job whose models may tell what single clients sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub privacy: Option<JobPrivacy>,
+    /// The budget that the jobs of the population share; absent where they share none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<BudgetState>,
 }

@@ -6,7 +6,7 @@ use tributary_protocol::inputs::Description;
 use tributary_protocol::job_file::{JOB_FILE_BYTES_MAX, RoundPolicyChange};
 use tributary_protocol::operator::{
     ChangeJob, ChangePassword, ChangeStanding, CreateAccount, CreateJob, CreatePopulation, CreateRelease, CreateToken,
-    Login, WidenRelease,
+    Login, SharedBudget, WidenRelease,
 };
 
 use super::extract::Sent;
@@ -44,6 +44,7 @@ bytes_max! {
     CreateAccount: 8 << 10,
     ChangePassword: 8 << 10,
     CreatePopulation: 8 << 10,
+    SharedBudget: 8 << 10,
     CreateRelease: 64 << 10,
     WidenRelease: 1 << 10,
 }

@@ -8,6 +8,7 @@ use super::observe::problem_response;
 use crate::blob::BlobError;
 use crate::central::{self, TestSetError};
 use crate::db::DbError;
+use crate::lifecycle::budget::BudgetRefusal;
 use crate::lifecycle::jobs::JobRefusal;
 use crate::lifecycle::releases::ReleaseRefusal;
 use crate::models::first::UploadError;
@@ -156,6 +157,22 @@ impl From<TestSetError> for ApiError {
     }
 }
 
+impl From<BudgetRefusal> for ApiError {
+    fn from(refusal: BudgetRefusal) -> Self {
+        let detail = refusal.to_string();
+        match refusal {
+            BudgetRefusal::Db(error) => error.into(),
+            BudgetRefusal::NoPopulation(_) => Self::new(ProblemType::NotFound, detail),
+            BudgetRefusal::Wrong(_) => Self::new(ProblemType::Malformed, detail),
+            BudgetRefusal::NotPrivate { .. }
+            | BudgetRefusal::OtherUnit { .. }
+            | BudgetRefusal::TestKey { .. }
+            | BudgetRefusal::Spent { .. }
+            | BudgetRefusal::Larger(_) => Self::new(ProblemType::WrongState, detail),
+        }
+    }
+}
+
 impl From<JobRefusal> for ApiError {
     fn from(refusal: JobRefusal) -> Self {
         let detail = refusal.to_string();
@@ -166,6 +183,8 @@ impl From<JobRefusal> for ApiError {
             | JobRefusal::HasModel(_)
             | JobRefusal::Lives(_)
             | JobRefusal::RoundOpen(_) => Self::new(ProblemType::WrongState, detail),
+            JobRefusal::Budget(BudgetRefusal::Db(error)) => error.into(),
+            JobRefusal::Budget(_) => Self::new(ProblemType::JobFileInvalid, detail),
             JobRefusal::Blob(error) => error.into(),
         }
     }

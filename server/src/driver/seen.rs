@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{
-    Descriptions, FixedModels, JobFacts, JobView, Member, OpenRound, OpenWork, Source, Tempo,
+    Budget, Descriptions, FixedModels, JobFacts, JobView, Member, OpenRound, OpenWork, Source, Tempo,
 };
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::Selection;
@@ -15,6 +15,7 @@ use super::error::DriverError;
 use crate::db::{DbError, JobRow, RoundKey, RoundRow, Tx};
 use crate::fleet::turns::own_share;
 use crate::fleet::waiting::Waiting;
+use crate::lifecycle::budget;
 use crate::masking::step::{Standing, Times};
 use crate::models::error::CommitError;
 use crate::services::Services;
@@ -34,7 +35,7 @@ pub(super) struct Seen {
     members: Vec<Member>,
     /// The groups of the round that trains, where its updates are masked, with the round's place.
     groups: Option<(usize, Standing)>,
-    /// Whether a round leaves waiting clients to another job.
+    /// Whether a round leaves waiting clients, or the rest of a budget, to another job.
     leaves_clients: bool,
 }
 
@@ -48,15 +49,14 @@ impl Seen {
         let rows = tx.open_rounds(id).await?;
         let tempo = Tempo::of(spec.file.round.mode);
         let mut facts = facts(&mut tx, &job, &spec).await?;
-        if let Some(terms) = &spec.privacy
-            && rows.iter().all(|row| row.task != Task::Train)
-        {
-            facts.is_spent = !terms.allows(tx.charged(id).await?);
+        if rows.iter().all(|row| row.task != Task::Train) {
+            facts.budget = budget::standing(services, &mut tx, &spec).await?;
         }
         let waiting = Waiting::read(services, fleet, &mut tx, &spec, &rows).await?;
         let mut rounds = Vec::with_capacity(rows.len());
         let times = Times { now_ms: services.clock.now_ms(), started_at_ms: driver.leases.started_at_ms() };
-        let (mut groups, mut leaves_clients) = (None, false);
+        // The other job's round may end on another coordinator.
+        let (mut groups, mut leaves_clients) = (None, facts.budget == Budget::Claimed);
         for (place, row) in rows.iter().enumerate() {
             let (source, leaves) = source(driver, &mut tx, &spec, &waiting, row).await?;
             leaves_clients |= leaves;
@@ -97,7 +97,7 @@ impl Seen {
         groups.next_ms(&self.spec, &self.rows[*place], now_ms)
     }
 
-    /// When to look again whether clients that are left to another job were drawn, unless something changes.
+    /// When to look again what became of that which is left to another job, unless something changes.
     pub(super) fn left_until_ms(&self, now_ms: i64) -> Option<i64> {
         self.leaves_clients.then_some(now_ms + LEFT_MS)
     }
@@ -154,7 +154,7 @@ async fn facts(tx: &mut Tx, job: &JobRow, spec: &JobSpec) -> Result<JobFacts, Db
             Some(name) => tx.latest_scalar(job.id, name).await?,
             None => None,
         },
-        is_spent: false,
+        budget: Budget::Free,
     })
 }
 

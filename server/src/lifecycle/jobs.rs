@@ -1,9 +1,11 @@
 //! States of jobs: AwaitingModel, Running, Paused, then Completed or Stopped.
 
 use tributary_engine::job::JobSpec;
+use tributary_engine::round::Budget;
 use tributary_protocol::id::JobId;
 use tributary_protocol::state::JobState;
 
+use super::budget::{self, BudgetRefusal};
 use super::releases;
 use crate::blob::BlobError;
 use crate::db::{DbError, JobCause, JobRow, NewJob, Transition, Tx};
@@ -27,6 +29,8 @@ pub(crate) enum JobRefusal {
     #[error("the job is {0}: its model version 0 is there, and a version never changes")]
     HasModel(JobState),
     #[error(transparent)]
+    Budget(#[from] BudgetRefusal),
+    #[error(transparent)]
     Blob(#[from] BlobError),
 }
 
@@ -38,6 +42,7 @@ impl From<DbError> for JobRefusal {
 
 /// Stores a job in the caller's transaction: Running with its first model or its fixed ones, else AwaitingModel.
 pub(crate) async fn create(
+    services: &Services,
     tx: &mut Tx,
     spec: &JobSpec,
     models: &mut [NewVersion],
@@ -47,6 +52,7 @@ pub(crate) async fn create(
     let (population, name) = (&spec.file.population, &spec.file.name);
     let known = tx.population(population).await?;
     known.ok_or_else(|| JobRefusal::NotFound(format!("population {population}; create it first")))?;
+    budget::check_new(services, tx, spec).await?;
     let job = NewJob { id: spec.id, file: &spec.file, parameters: spec.model.total() as u64, state };
     match tx.insert_job(&job, now_ms).await {
         Err(DbError::Duplicate) => {
@@ -110,10 +116,8 @@ pub(crate) async fn complete(services: &Services, id: JobId) -> Result<(), DbErr
         tx.set_job_state(id, JobState::Completed, now_ms).await?;
         let file = &job.file.0;
         let has_rounds = file.stop.rounds.is_some_and(|rounds| job.rounds_committed >= rounds);
-        let is_spent = match &services.specs.of(&job)?.privacy {
-            Some(terms) if !has_rounds => !terms.allows(tx.charged(id).await?),
-            _ => false,
-        };
+        let spec = services.specs.of(&job)?;
+        let is_spent = !has_rounds && budget::standing(services, &mut tx, &spec).await? == Budget::Spent;
         let cause = is_spent.then_some(JobCause::PrivacyBudget);
         tx.record(Transition::Job { job: id, state: JobState::Completed, cause }, now_ms).await?;
         releases::gate_ends(&mut tx, id, now_ms).await?;

@@ -6,6 +6,7 @@
 
 pub(crate) mod acceptance;
 pub(crate) mod assignments;
+pub(crate) mod budget;
 pub(crate) mod buffers;
 mod drawn;
 pub(crate) mod erasure;

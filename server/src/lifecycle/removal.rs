@@ -5,6 +5,7 @@
 
 use tributary_protocol::id::JobId;
 
+use super::budget;
 use super::jobs::{JobRefusal, locked};
 use crate::db::{DbError, JobCause, JobRow, Transition, Tx};
 use crate::services::Services;
@@ -41,6 +42,7 @@ pub(crate) async fn finish(services: &Services, id: JobId) -> Result<(), DbError
     delete_events(services, id).await?;
     let mut tx = services.db.begin().await?;
     tx.lock_job(id).await?;
+    budget::keep(services, &mut tx, id).await?;
     tx.delete_test_set(id).await?;
     tx.delete_job(id).await?;
     tx.commit().await?;

@@ -8,11 +8,11 @@ use tributary_protocol::device::EvaluationReport;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::state::{AbandonReason, Phase, Task};
 
-use super::buffers;
 use super::drawn::{assign, commit_and_give, stand_up};
 use super::expiry::{Need, expire_one};
 use super::open_groups;
 use super::privacy;
+use super::{budget, buffers};
 use crate::blob::BlobError;
 use crate::db::{
     DbError, EvaluationSummary, JobCause, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Transition, Tx,
@@ -40,6 +40,11 @@ pub(crate) async fn open(services: &Services, key: RoundKey, mut opening: Openin
         return Ok(());
     }
     if opening.policy.is_private {
+        let spec = services.specs.of(&job)?;
+        if !budget::may_open(services, &mut tx, &spec).await? {
+            // A round of another job was faster.
+            return Ok(());
+        }
         // From the job's seed, which people know, everybody could tell who was drawn.
         opening.seed = entropy::seed();
     }

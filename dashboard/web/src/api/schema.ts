@@ -198,6 +198,11 @@ export interface Analysis {
    */
   noise?: number;
   /**
+   * Clients who each add this noise to what they send, at most, where it is not added to their sum. The
+   * coordinator fills it in with `mechanism = "local"`.
+   */
+  noised_by?: number;
+  /**
    * Rows of a client that count, at most; of more, the same ones in each round, drawn by the job.
    * Default: 1 with `[privacy]`, which is the least noise, and all rows without.
    */
@@ -338,6 +343,7 @@ export type Attributes = Record<string, string>;
 /** What was done, as the audit log records it. */
 export type AuditAction =
   | "population.create"
+  | "population.budget"
   | "token.create"
   | "token.revoke"
   | "account.create"
@@ -426,6 +432,32 @@ export interface Blocks {
    * error. Blocks do not cross parameters.
    */
   block?: number;
+}
+
+/** What one job has spent of a shared budget. */
+export interface BudgetPart {
+  /**
+   * The epsilon that it would have spent alone, at the delta of the shared budget. Such numbers add up
+   * to more than jobs spend together.
+   */
+  epsilon: number;
+  /** Id of the job. */
+  job: JobId;
+  /** Its name. */
+  name: Name;
+}
+
+/** A shared budget and what of it is spent. */
+export interface BudgetState {
+  /** The budget. */
+  budget: SharedBudget;
+  /** The jobs that have spent something or may still, oldest first. Deleted jobs are in `spent` alone. */
+  jobs: BudgetPart[];
+  /**
+   * The epsilon that the releases of all jobs spend together, as if one unit had been in each job as
+   * often as any unit was. It counts on no draw.
+   */
+  spent: number;
 }
 
 /**
@@ -904,6 +936,8 @@ export interface CreateJob {
 
 /** Request for a new population. */
 export interface CreatePopulation {
+  /** What all its jobs together may tell about a unit. Default: they share no budget. */
+  budget?: SharedBudget;
   /** Name of the population, unique in the deployment. */
   name: Name;
 }
@@ -1754,6 +1788,8 @@ export interface JobPrivacy {
 export interface JobPrivacyState {
   /** Absent in a job whose models may tell what single clients sent. */
   privacy?: JobPrivacy;
+  /** The budget that the jobs of the population share; absent where they share none. */
+  shared?: BudgetState;
 }
 
 /** The state of a job. */
@@ -2001,7 +2037,7 @@ export interface MeasuredOn {
 }
 
 /** Which noise is added to the sums. */
-export type Mechanism = "blt" | "gaussian" | "distributed";
+export type Mechanism = "blt" | "gaussian" | "distributed" | "local";
 
 /** A member of a stale-synchronous job. */
 export interface MemberClock {
@@ -2438,6 +2474,12 @@ export interface Population {
   online?: number;
   /** Those of them that are at work: with an open assignment, and heard of in the last five minutes. */
   working?: number;
+}
+
+/** The budget of a population, if it has one. */
+export interface PopulationBudget {
+  /** Absent in a population whose jobs share none. */
+  budget?: BudgetState;
 }
 
 /**
@@ -3316,6 +3358,16 @@ export interface ShapeCount {
 
 /** A share of clients in millionths: 1 to 1,000,000. */
 export type Share = number;
+
+/** What all jobs of a population together may tell about a unit. */
+export interface SharedBudget {
+  /** The chance that the promise does not hold, above 0 and at most 0.001. */
+  delta: number;
+  /** The budget: no job opens a round that would pass it, above 0 and at most 100. */
+  epsilon: number;
+  /** Who is protected: the `unit` that every job must have. Default: `client`. */
+  unit?: Unit;
+}
 
 /** How people can sign in, besides with an account. */
 export interface SignInWays {

@@ -15,6 +15,7 @@ export type {
   AuditAction,
   AuditEntry,
   AuditRow,
+  BudgetState,
   Cell,
   ClassCounts,
   ClassStats,

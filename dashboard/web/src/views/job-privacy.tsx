@@ -1,6 +1,6 @@
 // The privacy of a job: its budget and what of it is spent, the noise, the ledger.
 
-import type { Job, JobPrivacy, JobPrivacyState, LedgerEntry } from "../api/types";
+import type { BudgetState, Job, JobPrivacy, JobPrivacyState, LedgerEntry } from "../api/types";
 import { endsSomething } from "../lib/events";
 import { count, percent, plural } from "../lib/format";
 import { links } from "../router";
@@ -18,7 +18,10 @@ export function PrivacyPanel({ job }: { job: Job }) {
   return (
     <Panel title="Privacy" hint="what the models of this job may tell about one unit, and what of that is spent">
       {privacy.data?.privacy ? (
-        <Spent job={job} privacy={privacy.data.privacy} />
+        <>
+          <Spent job={job} privacy={privacy.data.privacy} />
+          {privacy.data.shared && <Shared job={job} state={privacy.data.shared} />}
+        </>
       ) : (
         <Pending resource={privacy} lines={4} missing={<NotAvailable what="The ledger" />} />
       )}
@@ -86,6 +89,27 @@ function Spent({ job, privacy }: { job: Job; privacy: JobPrivacy }) {
           " The model is mostly noise: more updates a round, a smaller model or a larger epsilon help."}
       </p>
       {ledger.length > 0 && <Ledger job={job} ledger={ledger} />}
+    </>
+  );
+}
+
+/** The budget that all jobs of the population share. */
+function Shared({ job, state }: { job: Job; state: BudgetState }) {
+  const { budget, spent, jobs } = state;
+  return (
+    <>
+      <Stats>
+        <Stat
+          label="all jobs"
+          title="What the releases of all jobs of the population spend together. It counts on no draw."
+          value={<Share value={spent / budget.epsilon} text={epsilon(spent)} tone="accent" />}
+          detail={` of epsilon ${epsilon(budget.epsilon)}`}
+        />
+        <Stat label="delta" title="The chance that the shared promise does not hold." value={budget.delta} />
+      </Stats>
+      <p>
+        The {plural(jobs.length, "job")} of {job.file.population} share this budget: no round opens that would pass it.
+      </p>
     </>
   );
 }

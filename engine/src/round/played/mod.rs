@@ -20,7 +20,7 @@ use super::member::Member;
 use super::opening::{History, opening};
 use super::policy::{TaskPolicy, Tempo, staleness};
 use super::step::Step;
-use super::view::{Context, Descriptions, FixedModels, JobFacts, JobView, OpenRound, OpenWork, Source};
+use super::view::{Budget, Context, Descriptions, FixedModels, JobFacts, JobView, OpenRound, OpenWork, Source};
 
 /// A job file with these tables.
 pub(super) fn job_file(tables: &str) -> JobFile {
@@ -44,7 +44,7 @@ pub(super) const FRESH: JobFacts = JobFacts {
     fixed: FixedModels { models: 0, opened: 0 },
     accuracy: None,
     metric: None,
-    is_spent: false,
+    budget: Budget::Free,
 };
 
 /// An open training round with this policy in this phase.

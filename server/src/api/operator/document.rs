@@ -5,8 +5,9 @@ use tributary_protocol::operator::{
     Account, Assignment, AttributeName, AuditQuery, AuditRow, ChangeJob, ChangePassword, ChangeStanding, ClassStats,
     Client, ClientAssignment, ClientOrder, CreateAccount, CreateJob, CreatePopulation, CreateRelease, CreateToken,
     CreatedToken, Curve, Event, Job, JobAnswers, JobDraft, JobPrivacyState, Login, ModelVersion, Node, Order, Outlook,
-    Overview, PageQuery, Population, Release, Round, RoundDetail, RoundSort, ScalarCurve, ScheduledWork, Session,
-    ShapeCount, SignInWays, SignedIn, StaleClient, System, TestSet, TestSetState, Token, WidenRelease,
+    Overview, PageQuery, Population, PopulationBudget, Release, Round, RoundDetail, RoundSort, ScalarCurve,
+    ScheduledWork, Session, ShapeCount, SharedBudget, SignInWays, SignedIn, StaleClient, System, TestSet, TestSetState,
+    Token, WidenRelease,
 };
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Role, Task};
 
@@ -44,6 +45,12 @@ fn people() -> Vec<Call> {
             .role(Role::Admin)
             .takes::<CreatePopulation>()
             .answers::<Population>(201, "The population."),
+        get("/populations/{population}/budget", "populationBudget", "The budget that a population's jobs share.")
+            .answers::<PopulationBudget>(200, "The budget and what of it is spent, if there is one."),
+        put("/populations/{population}/budget", "setPopulationBudget", "Sets it, or makes it stricter.")
+            .role(Role::Admin)
+            .takes::<SharedBudget>()
+            .answers::<PopulationBudget>(200, "The budget and what of it is spent."),
         get("/tokens", "tokens", "Tokens by id, without their secrets.")
             .role(Role::Admin)
             .query::<PageQuery>()

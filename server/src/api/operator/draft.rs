@@ -22,6 +22,8 @@ use crate::api::story::software::unable;
 use crate::api::story::tables::other_tables;
 use crate::app::App;
 use crate::devices::ClientAuth;
+use crate::lifecycle::budget;
+use crate::lifecycle::jobs::JobRefusal;
 use crate::masking::certificates::check_cas;
 use crate::runtime::offload::blocking;
 use tributary_engine::job::{JobSpec, SpecError};
@@ -120,6 +122,7 @@ pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> 
     let mut tx = app.db.read().await?;
     let known = tx.population(population).await?;
     known.ok_or_else(|| ApiError::not_found(format!("population {population}; create it first")))?;
+    budget::check_new(app, &mut tx, &spec).await.map_err(JobRefusal::from)?;
     if tx.has_job_named(population, name).await? {
         let detail = format!("population {population} has a job called {name}");
         return Err(ApiError::new(ProblemType::NameTaken, detail));

@@ -65,7 +65,7 @@ async fn create_with_model(app: &App, permit: Permit<Steers>, spec: &JobSpec, be
     };
     let (id, now_ms) = (spec.id, app.clock.now_ms());
     let mut tx = app.db.begin().await?;
-    jobs::create(&mut tx, spec, &mut models, now_ms).await?;
+    jobs::create(app, &mut tx, spec, &mut models, now_ms).await?;
     let detail = format!("{}/{}", spec.file.population, spec.file.name);
     let row = tx.job(id).await?.ok_or_else(|| ApiError::internal("a job that was stored is gone"))?;
     permit.audits(&mut tx, AuditAction::JobCreate, &id, Some(detail), now_ms).await?;

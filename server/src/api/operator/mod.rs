@@ -48,6 +48,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/logout", post(login::logout))
         .route("/logout-everywhere", post(login::logout_everywhere))
         .route("/me", get(login::me))
+        .route("/populations/{name}/budget", get(privacy::budget).put(privacy::set_budget))
         .route("/populations/{name}/attributes", get(clients::attributes))
         .route("/populations/{name}/classes", get(clients::classes))
         .route("/clients", get(clients::list))

@@ -20,7 +20,7 @@ use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{DbError, Tx, stored_hash};
 use crate::fleet::online::Online;
-use crate::lifecycle::{assignments, standings};
+use crate::lifecycle::{assignments, budget, standings};
 use crate::runtime::entropy;
 
 pub(super) async fn create_population(
@@ -38,6 +38,9 @@ pub(super) async fn create_population(
         stored => stored?,
     }
     permit.audits(&mut tx, AuditAction::PopulationCreate, &request.name, None, created_at_ms).await?;
+    if let Some(budget) = request.budget {
+        budget::set(&app, &mut tx, &request.name, budget).await?;
+    }
     tx.commit().await?;
     Ok((StatusCode::CREATED, Json(Population { name: request.name, clients: 0, created_at_ms, online: 0, working: 0 })))
 }

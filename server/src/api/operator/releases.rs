@@ -107,7 +107,7 @@ async fn store(
     };
     let mut tx = app.db.begin().await?;
     if let Some((gate, model)) = gate.as_ref().zip(gated.as_mut()) {
-        jobs::create(&mut tx, gate, std::slice::from_mut(model), now_ms).await?;
+        jobs::create(app, &mut tx, gate, std::slice::from_mut(model), now_ms).await?;
     }
     releases::create(&mut tx, &new, bodies, now_ms).await?;
     let stored = tx.release(new.id).await?.ok_or_else(|| ApiError::internal("a release that was stored is gone"))?;

@@ -24,6 +24,7 @@ mod result;
 mod rules;
 mod scalars;
 mod selection;
+mod shared_budget;
 mod shutdown;
 mod signed;
 mod storage_faults;
