@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 use tributary_protocol::sealed::Sealed;
-use tributary_server::backup::{BackupError, check, copy, file_of, release};
+use tributary_server::backup::{BackupError, check, copy, file_of, forget_secrets, release};
 
 use crate::error::{CliError, Failure};
 use crate::files::private_beside;
@@ -30,6 +30,10 @@ pub(crate) struct BackupArgs {
     /// Replaces FILE if it exists.
     #[arg(long)]
     force: bool,
+    /// Keeps the keys of noise and the seeds of draws of private jobs in the copy. Without them, a private round that
+    /// is aggregating is abandoned where the copy is restored.
+    #[arg(long)]
+    with_secrets: bool,
 }
 
 #[derive(Debug, Args)]
@@ -71,6 +75,9 @@ pub(crate) async fn backup(args: &BackupArgs, output: &Output) -> Result<(), Cli
     refuse_existing(&args.file, args.force)?;
     let temporary = private_beside(&args.file).map_err(CliError::file("create", &args.file))?;
     copy(&database, temporary.path()).await?;
+    if !args.with_secrets {
+        forget_secrets(temporary.path()).await?;
+    }
     let bytes = keep(temporary, &args.file, args.force)?;
     let written = Written { event: "backup", file: &args.file, bytes };
     output.object(&written, || format!("{} is saved in {} ({bytes} bytes)", database.display(), args.file.display()))
@@ -143,7 +150,8 @@ mod tests {
         let [served, file, other] = ["served.db", "backup", "other.db"].map(|name| folder.path().join(name));
         let config = Config { database: text(&served).into(), ..Config::default() };
         let coordinator = Coordinator::open(&config).await.unwrap();
-        let save = |force| BackupArgs { file: file.clone(), database: text(&served).into(), force };
+        let save =
+            |force| BackupArgs { file: file.clone(), database: text(&served).into(), force, with_secrets: false };
         backup(&save(false), &output()).await.unwrap();
         let exists = |refused: Result<(), CliError>| refused.expect_err("a refusal").cause::<Exists>().is_some();
         assert!(exists(backup(&save(false), &output()).await));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use tributary_protocol::id::Name;
+use tributary_protocol::id::{ClientId, Name};
 use tributary_protocol::sealed::Sealed;
 
 use crate::options::{LimitArgs, ReverseArgs};
@@ -76,6 +76,9 @@ pub(crate) enum JobCommand {
     Stale(JobArgs),
     /// Shows the results of jobs side by side, and the settings that differ.
     Compare(JobCompareArgs),
+    /// Trains a job again without some clients, from before their first update: what a model has learned of a client
+    /// can be taken away in no other way. Says what that costs; --yes creates the job.
+    Rerun(JobRerunArgs),
     /// Creates a job that only evaluates: some versions of a job, at each of its clients, without any training.
     Evaluate(JobEvaluateArgs),
     /// Shows what each client measured of each model, of a job that only evaluates: with the number of examples and the
@@ -127,6 +130,24 @@ pub(crate) struct JobArgs {
     /// The job's population, where several populations have a job of this name.
     #[arg(long, value_name = "NAME")]
     pub(crate) population: Option<Name>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobRerunArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Id of a client that takes no part. May be repeated.
+    #[arg(long, value_name = "CLIENT", required = true)]
+    pub(crate) without: Vec<ClientId>,
+    /// The version to begin with [default: the newest one in which none of the clients has a part].
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) from: Option<u32>,
+    /// Name of the new job [default: the job's name and `-rerun`].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<Name>,
+    /// Creates the job.
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]

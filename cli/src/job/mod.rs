@@ -11,6 +11,7 @@ mod filing;
 pub(crate) mod find;
 mod policy;
 mod progress;
+mod rerun;
 pub(crate) mod scalars;
 mod sinks;
 mod stale;
@@ -74,6 +75,7 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
         JobCommand::Stale(args) => stale::run(&args, api, output).await,
         JobCommand::Metrics(args) => scalars::run(&args, api, output).await,
         JobCommand::Compare(args) => compare::run(&args, api, output).await,
+        JobCommand::Rerun(args) => rerun::run(&args, api, output).await,
         JobCommand::Evaluate(args) => evaluate::create(&args, api, output).await,
         JobCommand::Sites(args) => evaluate::sites(&args, api, output).await,
         JobCommand::Policy(args) => policy::run(&args, api, output).await,

@@ -92,6 +92,44 @@ fn the_first_example_completes_with_one_client_on_the_built_in_digits() {
     drop(client);
 }
 
+/// Goal: what a model has learned of a client is taken away by training again without it. Method: the job of one client
+/// again, by another one; and from a later version, which is the new job's first one.
+#[test]
+fn a_job_is_trained_again_without_a_client() {
+    let beginning = Beginning::new();
+    beginning.create_job(&["first"]);
+    let run = |folder: &str| {
+        let arguments = ["client", "run", "--state-dir", folder, "--dataset", "digits"];
+        Running(beginning.command(&beginning.enrolment, &arguments).stdout(Stdio::null()).spawn().unwrap())
+    };
+    let one = run("one");
+    beginning.ask(&["job", "watch", "first"]);
+    let listed = beginning.ask(&["client", "list", "--population", "shop"]);
+    let id = listed[0]["id"].as_str().unwrap().to_owned();
+    let again = ["job", "rerun", "first", "--without", &id];
+    let plan = &beginning.ask(&again)[0];
+    let versions = beginning.ask(&["job", "versions", "first"]);
+    let newest = versions.len() as u64 - 1;
+    assert_eq!((&plan["from"], &plan["versions_again"], &plan["updates"]), (&0.into(), &newest.into(), &newest.into()));
+    assert_eq!(beginning.ask(&["job", "list"]).len(), 1, "nothing is created before it is said so");
+    let created = &beginning.ask(&[&again[..], &["--yes"]].concat())[0];
+    assert_eq!(created["file"]["eligibility"]["without"], serde_json::json!([id]));
+    let two = run("two");
+    let watched = beginning.ask(&["job", "watch", "first-rerun"]);
+    assert_eq!(watched.last().unwrap()["state"], "completed", "{watched:?}");
+    drop((one, two));
+    let sites = beginning.ask(&["round", "show", "first-rerun", "1"]);
+    assert!(!sites.iter().any(|line| line.to_string().contains(&id)), "{sites:?}");
+
+    let from = beginning.ask(&[&again[..], &["--from", "2", "--name", "later", "--yes"]].concat());
+    assert_eq!(from[0]["file"]["stop"]["rounds"], newest - 2);
+    let begun = beginning.ask(&["job", "versions", "later"]);
+    let second = versions.iter().find(|version| version["version"] == 2).unwrap();
+    assert_eq!(begun.last().unwrap()["sha256"], second["sha256"]);
+    let nothing = beginning.operate(&["job", "rerun", "later", "--without", &id]);
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("there is nothing to do"));
+}
+
 /// Method: the fleet is smaller than the cohort of the job, so that it waits.
 #[test]
 fn a_fleet_that_is_too_small_says_how_many_are_missing() {

@@ -85,6 +85,8 @@ pub enum Ineligible {
         /// Number of examples that the job requires.
         wanted: u64,
     },
+    #[error("the job leaves it out")]
+    LeftOut,
     #[error("it has no example set {0}")]
     NoSet(Name),
     #[error("it took part in round {0}, too recently")]
@@ -153,6 +155,9 @@ impl<'a> EligibilityRules<'a> {
 pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &EligibilityRules<'_>) -> Result<(), Ineligible> {
     if rules.task == Task::Evaluate && rules.on_coordinator {
         return Err(Ineligible::Coordinator);
+    }
+    if rules.eligibility.without.contains(&candidate.client) {
+        return Err(Ineligible::LeftOut);
     }
     let missing = candidate.abilities.lacks(rules.needs);
     if !missing.is_empty() {
@@ -285,6 +290,7 @@ mod tests {
             attributes: BTreeMap::from([("platform".into(), "android".into())]),
             examples_min: 10,
             separation_rounds: 2,
+            without: Vec::new(),
         };
         let evaluators = BTreeMap::from([("evaluator".to_owned(), "true".to_owned())]);
         let rules = |task| EligibilityRules {

@@ -81,8 +81,8 @@ impl Analysis {
         self.noise.filter(|_| self.noised_by.is_some())
     }
 
-    /// Standard deviation of the noise in the numbers of this query, in rows; 0 without noise. Where clients add it, that
-    /// of a sum of as many as it may have.
+    /// Standard deviation of the noise in the numbers of this query, in rows; 0 without noise. Where clients add it,
+    /// that of a sum of as many as it may have.
     pub fn deviation(&self, query: usize, round: u32) -> f64 {
         let together = f64::from(self.noised_by.unwrap_or(1)).sqrt();
         self.noise.map_or(0.0, |noise| noise * together / self.factor(query, round))

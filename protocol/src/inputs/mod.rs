@@ -102,6 +102,20 @@ impl Inputs {
         self.standardize.is_some() && (target || self.columns.iter().any(Column::lacks_statistics))
     }
 
+    /// Takes back what clients found out together, so that a round of sums must fix it again; what a job file gave with
+    /// it is found out as well. Nothing where the job file fixes everything.
+    pub fn forget_statistics(&mut self) {
+        if self.standardize.is_none() {
+            return;
+        }
+        for column in &mut self.columns {
+            (column.mean, column.deviation, column.replacement) = (None, None, None);
+        }
+        if let Some(target) = &mut self.target {
+            (target.mean, target.deviation) = (None, None);
+        }
+    }
+
     /// Values that the network reads of one row of a table; 0 without columns.
     pub fn width(&self) -> usize {
         self.columns.iter().map(Column::width).sum()

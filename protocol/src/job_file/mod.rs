@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
 use crate::download::Download;
-use crate::id::Name;
+use crate::id::{ClientId, Name};
 use crate::job_model::JobModel;
 use crate::layers::ModelSpec;
 use crate::plan::{Loss, Training};
@@ -53,6 +53,8 @@ pub use stop::StopPolicy;
 
 /// Most clients of one cohort.
 pub const COHORT_MAX: u32 = 10_000;
+/// Most clients that a job may leave out.
+pub const WITHOUT_MAX: usize = 1_000;
 /// Largest duration in a setting: 30 days in milliseconds.
 pub const DURATION_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
 
@@ -252,11 +254,14 @@ pub struct Eligibility {
     pub examples_min: u64,
     /// Rounds that must pass before a client is drawn again. Default: 0, it may be drawn in every round.
     pub separation_rounds: u32,
+    /// Clients that take no part, by id, at most 1,000. Default: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<ClientId>,
 }
 
 impl Default for Eligibility {
     fn default() -> Self {
-        Self { attributes: BTreeMap::new(), examples_min: 1, separation_rounds: 0 }
+        Self { attributes: BTreeMap::new(), examples_min: 1, separation_rounds: 0, without: Vec::new() }
     }
 }
 
@@ -310,6 +315,8 @@ impl JobFile {
         let download = "false with this codec: model deltas lead from one f32 model to the next";
         require(self.download.is_consistent(), "[download] delta", download)?;
         self.round.check()?;
+        let few = self.eligibility.without.len() <= WITHOUT_MAX;
+        require(few, "[eligibility] without", "at most 1000 clients")?;
         self.aggregation.check()?;
         if let Some(evaluation) = &self.evaluation {
             evaluation.check()?;

@@ -59,6 +59,29 @@ pub async fn copy(database: &Path, into: &Path) -> Result<(), BackupError> {
     Err(BackupError::Moving(database.to_owned()))
 }
 
+/// Takes out of a copy what the promises of private jobs rest on and no restored coordinator needs: the keys of noise,
+/// and the seeds of draws. Nothing of them stays in the file. A round whose noise had such a key is abandoned by the
+/// coordinator that is restored: another noise for the same sum would average it away. A round that has not drawn its
+/// clients draws them by another seed.
+///
+/// # Errors
+/// After any [`BackupError`] the contents of the file are undefined.
+pub async fn forget_secrets(copy: &Path) -> Result<(), BackupError> {
+    let failed = |source| engine(copy, source);
+    let options = options(copy)
+        .journal_mode(SqliteJournalMode::Off)
+        // Deleted rows are overwritten.
+        .pragma("secure_delete", "on");
+    let mut connection = open(copy, options).await?;
+    for sql in [
+        "delete from round_keys",
+        "update rounds set seed = abs(random() % 9007199254740992) where json_extract(policy, '$.is_private')",
+    ] {
+        sqlx::query(sql).execute(&mut connection).await.map_err(failed)?;
+    }
+    connection.close().await.map_err(failed)
+}
+
 /// Checks that a file is a complete Tributary database that this release can use.
 pub async fn check(database: &Path) -> Result<(), BackupError> {
     let failed = |source| engine(database, source);

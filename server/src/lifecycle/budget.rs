@@ -1,7 +1,7 @@
 //! Budgets that the private jobs of a population share: no round opens that could pass one.
 //!
-//! A round is charged when it closes. So a round opens only if what is spent leaves enough for it and for all rounds that
-//! are open. Two that would open at the same time wait for each other: the population's row is locked.
+//! A round is charged when it closes. So a round opens only if what is spent leaves enough for it and for all rounds
+//! that are open. Two that would open at the same time wait for each other: the population's row is locked.
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::privacy::{Terms, Together};

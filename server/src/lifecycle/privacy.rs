@@ -3,8 +3,8 @@
 //! The transaction that closes a round counts its units, appends to the ledger and stores the key of the noise. From
 //! then on the sum may be released, once or again after a crash, and always with the same noise. Where clients add the
 //! noise, the coordinator sees the sum of a group when the members open it. So each group is charged when it begins to
-//! be opened, whether or not its round commits. Where each client's own noise hides it, what was sent is charged when the
-//! round ends, in whatever way.
+//! be opened, whether or not its round commits. Where each client's own noise hides it, what was sent is charged when
+//! the round ends, in whatever way.
 
 use std::collections::BTreeSet;
 

@@ -1243,6 +1243,8 @@ export interface Eligibility {
   examples_min?: number;
   /** Rounds that must pass before a client is drawn again. Default: 0, it may be drawn in every round. */
   separation_rounds?: number;
+  /** Clients that take no part, by id, at most 1,000. Default: none. */
+  without?: ClientId[];
 }
 
 /** How a category is fed. */

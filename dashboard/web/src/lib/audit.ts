@@ -26,6 +26,7 @@ const ALL: Record<AuditAction, true> = {
   "model.pin": true,
   "model.unpin": true,
   "model.upload": true,
+  "population.budget": true,
   "population.create": true,
   refusal: true,
   "release.create": true,

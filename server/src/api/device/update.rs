@@ -190,7 +190,7 @@ async fn answer(app: &App, client: &ClientRow, refusal: UploadRefusal) -> Answer
         UploadRefusal::WrongOffset { bytes } => return Ok(wrong_offset(bytes, detail)),
         UploadRefusal::TooLarge { .. } => ProblemType::TooLarge,
         UploadRefusal::BrokenOff(_) => ProblemType::Malformed,
-        UploadRefusal::WrongDigest(_) | UploadRefusal::OtherBody => ProblemType::DigestMismatch,
+        UploadRefusal::WrongDigest | UploadRefusal::OtherBody => ProblemType::DigestMismatch,
         UploadRefusal::Rejected(_) => ProblemType::UpdateRejected,
     };
     Err(ApiError::new(kind, detail))

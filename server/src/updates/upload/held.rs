@@ -32,7 +32,7 @@ impl Receiving<'_> {
         let sha256 = Sha256Hash::of(&body);
         if upload.announced.digest.is_some_and(|announced| announced != sha256) {
             // The body was damaged on the way: this says nothing about the update.
-            return upload.refuse(target, received, UploadRefusal::WrongDigest(sha256)).await;
+            return upload.refuse(target, received, UploadRefusal::WrongDigest).await;
         }
         if let Some(group) = &target.group {
             return self.held_masked(group, body, sha256, received).await;

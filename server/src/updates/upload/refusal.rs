@@ -1,6 +1,5 @@
 //! Why an upload is refused or ends early.
 
-use tributary_protocol::hash::Sha256Hash;
 
 use crate::blob::BlobError;
 use crate::db::DbError;
@@ -30,8 +29,9 @@ pub(crate) enum UploadRefusal {
     BrokenOff(String),
     #[error("reading stopped: {0:?}")]
     Stopped(Stop),
-    #[error("the body's SHA-256 is {0}")]
-    WrongDigest(Sha256Hash),
+    /// Which one it has is not told: the audit log quotes this, and a private job keeps nothing of a client's update.
+    #[error("the body has another SHA-256 than was announced: it was damaged on the way")]
+    WrongDigest,
     #[error("the upload that broke off is another body's; send this one from its beginning")]
     OtherBody,
     #[error("the upload continues at byte {bytes}")]
@@ -67,7 +67,7 @@ impl UploadRefusal {
     /// they brought little beside what is stored, those that were outpaced if they brought next to nothing.
     pub(super) fn is_attempt(&self, bytes: u64, offset: Option<u64>) -> bool {
         match self {
-            Self::WrongDigest(_) => true,
+            Self::WrongDigest => true,
             Self::BrokenOff(_) | Self::Stopped(Stop::Superseded) => is_small_body(bytes, offset),
             Self::Stopped(Stop::Outpaced) => bytes < ATTEMPT_BYTES,
             _ => false,

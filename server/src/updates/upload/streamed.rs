@@ -115,7 +115,7 @@ impl Upload {
         if self.announced.digest.is_some_and(|announced| announced != sha256) {
             // The body was damaged on the way: this says nothing about the update.
             incoming.take_out().await;
-            return self.refuse(target, received, UploadRefusal::WrongDigest(sha256)).await;
+            return self.refuse(target, received, UploadRefusal::WrongDigest).await;
         }
         let (measured, staged) = match incoming.finish(services.clock.now_ms()).await {
             Ok(Ok(finished)) => finished,

@@ -17,6 +17,7 @@ fn expected_role(method: &Method, path: &str) -> Role {
     match path {
         _ if is_for_admins => Role::Admin,
         "/operator/v1/populations" if method == Method::POST => Role::Admin,
+        "/operator/v1/populations/{population}/budget" if method == Method::PUT => Role::Admin,
         "/operator/v1/jobs/{job}" if method == Method::DELETE => Role::Admin,
         "/operator/v1/logout" | "/operator/v1/logout-everywhere" => Role::Viewer,
         _ if method == Method::GET => Role::Viewer,
@@ -175,6 +176,7 @@ async fn an_operator_of_one_population_sees_and_changes_no_other() {
         "/clients?population=theirs",
         "/populations/theirs/attributes",
         "/populations/theirs/classes?attribute=x",
+        "/populations/theirs/budget",
         "/system",
         "/nodes",
         "/schedules",

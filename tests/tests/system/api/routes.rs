@@ -25,6 +25,8 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
         (Method::DELETE, format!("/clients/{client}")),
         (Method::PUT, format!("/clients/{client}/standing")),
         (Method::GET, format!("/clients/{client}/assignments")),
+        (Method::GET, "/populations/devices/budget".into()),
+        (Method::PUT, "/populations/devices/budget".into()),
         (Method::GET, "/populations/devices/attributes".into()),
         (Method::GET, "/populations/devices/classes?attribute=ram".into()),
         (Method::GET, "/jobs".into()),

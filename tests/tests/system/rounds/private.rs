@@ -9,7 +9,9 @@ use tributary_engine::privacy::{NOISE_PLACES, Normal, block_key};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::operator::{Event, Job, JobPrivacy, JobPrivacyState, Page, check_ledger};
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::state::{JobState, Phase};
+use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
+use tributary_server::backup;
+use tributary_server::db::RoundKey;
 
 use crate::support::{Device, WEIGHTS, World, directory_in_memory, job_file};
 
@@ -217,6 +219,43 @@ async fn a_budget_for_37_rounds_ends_the_job_after_37() {
     let last = events.items.last().unwrap();
     assert_eq!((last.became.as_str(), last.cause.as_deref()), ("completed", Some("privacy_budget")));
     world.check_books(job.head.id).await;
+}
+
+/// Goal: a backup tells nobody the noise, and a coordinator that is restored from it draws none a second time. Method:
+/// the backup of a round that aggregates; the key in no byte of it; the database replaced by it.
+#[tokio::test]
+async fn a_backup_has_no_key_and_its_round_is_abandoned_where_it_is_restored() {
+    let mut world = World::start_on_sqlite().await;
+    let job: Job = world.create_job(&private(50, &often(&json!({})))).await.ok();
+    let devices: [_; 3] = world.devices().await;
+    let [a, b, c] = &devices;
+    for (place, (device, assignment)) in devices.iter().zip(world.assign([a, b, c]).await).enumerate() {
+        device.contribute(&assignment, &delta(place), 10).await;
+    }
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Aggregating);
+    let key = RoundKey { job: job.head.id, task: Task::Train, number: 1 };
+    let mut tx = world.app().db.read().await.unwrap();
+    let secret = tx.round_key(key).await.unwrap().unwrap().to_string();
+    drop(tx);
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy.db");
+    backup::copy(Path::new(&world.database()), &copy).await.unwrap();
+    let has_key = || std::fs::read(&copy).unwrap().windows(secret.len()).any(|bytes| bytes == secret.as_bytes());
+    assert!(has_key(), "a whole copy has it");
+    backup::forget_secrets(&copy).await.unwrap();
+    assert!(!has_key());
+    world.stop().await;
+    let database = world.database();
+    for log in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{database}{log}"));
+    }
+    std::fs::copy(&copy, &database).unwrap();
+    world.resume().await;
+    world.drive().await;
+    let abandoned = world.round(job.head.id, 1).await;
+    assert_eq!((abandoned.phase, abandoned.reason), (Phase::Abandoned, Some(AbandonReason::Fault)));
+    let privacy = privacy(&world, &job.head.id.to_string()).await;
+    assert_eq!(privacy.ledger.len(), 1, "it stays charged");
 }
 
 #[tokio::test]

@@ -33,6 +33,9 @@ pub(super) const TOLD: &[(&str, &str)] = &[
     ("RoundGroup", "degree id members reason signed since_ms stage survivors_min threshold"),
     ("RoundGroupMember", "came client_number"),
     ("BestVersion", "accuracy loss measured_on round version"),
+    ("BudgetPart", "epsilon job name"),
+    ("BudgetState", "budget jobs spent"),
+    ("SharedBudget", "delta epsilon unit"),
     ("Blocks", "block"),
     ("Cell", "number reason state"),
     ("ClassCounts", "classes counts examples kind right"),
@@ -64,7 +67,7 @@ pub(super) const TOLD: &[(&str, &str)] = &[
          measured_on open_rounds spark",
     ),
     ("JobPrivacy", "is_spent ledger noise_ratio spent terms units_needed"),
-    ("JobPrivacyState", "privacy"),
+    ("JobPrivacyState", "privacy shared"),
     ("JobSummary", "codec learning_rate name population stop"),
     (
         "LedgerEntry",
