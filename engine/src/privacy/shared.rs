@@ -1,7 +1,7 @@
 //! What the releases of several jobs spend together, of a budget that they share.
 //!
 //! Each release is a Gaussian mechanism, so the squares of what they can change, in deviations of their noise, add up
-//! (Dong, Roth and Su 2022, <https://arxiv.org/abs/1905.02383>, corollary 3.3). Draws count for nothing here: who sees
+//! (Dong, Roth and Su 2022, <https://arxiv.org/abs/1905.02383>, section 3). Draws count for nothing here: who sees
 //! two jobs may know from one of them who took part in the other.
 
 use tributary_protocol::job_file::Mechanism;

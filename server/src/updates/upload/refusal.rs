@@ -1,6 +1,5 @@
 //! Why an upload is refused or ends early.
 
-
 use crate::blob::BlobError;
 use crate::db::DbError;
 use crate::lifecycle::assignments::Refusal;
