@@ -17,7 +17,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tributary_protocol::device::Assignment;
 use tributary_protocol::id::{JobId, Name};
-use tributary_protocol::job_file::{Combine, JobFile, ServerOptimizer};
+use tributary_protocol::job_file::{Combine, JobFile, Privacy, ServerOptimizer};
 use tributary_protocol::sealed::Sealed;
 use tributary_protocol::state::{Phase, Task};
 use tributary_protocol::update::Codec;
@@ -58,6 +58,9 @@ pub(crate) struct AggregateArgs {
     /// A server optimiser: its kind (adam), or a JSON object with its settings.
     #[arg(long, value_name = "OPTIMIZER", value_parser = parse_optimizer)]
     optimizer: Option<ServerOptimizer>,
+    /// The `[privacy]` of the job, as a JSON object. It needs --combine uniform_mean.
+    #[arg(long, value_name = "TABLE", value_parser = parse_privacy)]
+    privacy: Option<Privacy>,
     /// Rounds to measure.
     #[arg(long, default_value_t = 5, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
@@ -198,6 +201,7 @@ fn job_file(args: &AggregateArgs, population: &Name) -> Result<JobFile, CliError
     file.update.codec = args.codec;
     file.aggregation.combine = args.combine;
     file.aggregation.optimizer = args.optimizer.unwrap_or_default();
+    file.privacy = args.privacy.clone();
     Ok(file)
 }
 
@@ -207,6 +211,10 @@ fn parse_optimizer(text: &str) -> Result<ServerOptimizer, String> {
         false => serde_json::from_value(serde_json::json!({ "kind": text })),
     }
     .map_err(|error| format!("no such optimiser: {error}"))
+}
+
+fn parse_privacy(text: &str) -> Result<Privacy, String> {
+    serde_json::from_str(text).map_err(|error| format!("no such [privacy]: {error}"))
 }
 
 /// Plays one round; returns its cost and the body that every client sent.

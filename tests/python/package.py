@@ -216,6 +216,26 @@ def two_models(server, token, directory, *files):
     print(json.dumps({"kind": outcome.kind, "models": [client.model(job) is not None for job in ("keyboard", "gallery")]}))
 
 
+def answers(server, token, directory):
+    def rows(columns):
+        assert columns == ["age", "pet"], columns
+        return [[np.float32(31.5), "cat"], (None, "dog"), [40, None], [float("nan"), "cat"], [52, "cat"], [20, "dog"]]
+
+    client = tributary.Client(server, token, state_dir=directory, table=rows)
+    print(json.dumps({"kind": client.run_once({}).kind}))
+
+
+def refuses(server, token, directory):
+    def rows(columns):
+        raise KeyError("patient_17")
+
+    client = tributary.Client(server, token, state_dir=directory, table=rows)
+    try:
+        client.run_once({})
+    except RuntimeError as error:
+        print(json.dumps({"kind": "raised", "text": str(error)}))
+
+
 def read(file):
     table = np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.float32)
     return table[:, :-1], table[:, -1].astype(np.int64)
@@ -224,6 +244,8 @@ def read(file):
 def main():
     if sys.argv[1] == "sets":
         return two_models(*sys.argv[2:])
+    if sys.argv[1] in ("answers", "refuses"):
+        return globals()[sys.argv[1]](*sys.argv[2:])
     kind, server, token, file, directory, *looks = sys.argv[1:]
     if kind == "operator":
         return operate(server, token, file, directory)

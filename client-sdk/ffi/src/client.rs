@@ -14,6 +14,7 @@ use crate::outcome::Outcome;
 use crate::release::Freshness;
 use crate::sets::Sets;
 use crate::settings::Settings;
+use crate::table::Table;
 use crate::trainer::{AppTrainer, Trainer};
 
 /// One client of a coordinator. Its calls block the calling thread; it does one at a time.
@@ -42,16 +43,18 @@ impl Cancel {
 impl Client {
     /// Checks the settings. Nothing is read, written or sent yet. `keys` holds the device's key pair; without it, the
     /// key is kept in the client's folder. `attester` says something about the device where the operator asks for it.
+    /// `table` answers analyses; without it, none is asked.
     ///
     /// # Errors
     /// [`TributaryError::BadInput`] that names the wrong setting.
-    #[uniffi::constructor(default(keys = None, attester = None))]
+    #[uniffi::constructor(default(keys = None, attester = None, table = None))]
     pub fn new(
         settings: Settings,
         keys: Option<Arc<dyn KeyStore>>,
         attester: Option<Arc<dyn Attester>>,
+        table: Option<Arc<dyn Table>>,
     ) -> Result<Arc<Self>, TributaryError> {
-        Ok(Arc::new(Self(settings.client(keys, attester)?)))
+        Ok(Arc::new(Self(settings.client(keys, attester, table)?)))
     }
 
     /// The client's id. Enrols the client if it has none.

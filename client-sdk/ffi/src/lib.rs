@@ -14,6 +14,7 @@
 //! | `attest` | what the platform says about the device |
 //! | `model` | a model that predicts, from a file or from the client's folder |
 //! | `outcome`, `errors` | how a session ends |
+//! | `table` | the rows from which an app answers analyses |
 //! | `floats` | numbers as bytes |
 //! | `c` | the same for C: `tributary.h` |
 //!
@@ -39,6 +40,7 @@ mod outcome;
 mod release;
 mod sets;
 mod settings;
+mod table;
 #[cfg(test)]
 mod tests;
 mod trainer;
@@ -56,6 +58,7 @@ pub use outcome::Outcome;
 pub use release::Freshness;
 pub use sets::Sets;
 pub use settings::{Consent, PrivacyFloor, Settings};
+pub use table::{Cell, Table};
 pub use trainer::{EvaluateTask, Evaluated, Stop, Tensor, TrainTask, Trained, Trainer};
 
 uniffi::setup_scaffolding!("tributary");

@@ -9,6 +9,7 @@ use tributary_protocol::device;
 use crate::attest::{AppAttester, Attester};
 use crate::errors::TributaryError;
 use crate::keys::{AppKeys, KeyStore};
+use crate::table::{AppTable, Table};
 
 /// The language of the bindings that UniFFI makes for this target. C says so itself.
 const LANGUAGE: &str = if cfg!(target_vendor = "apple") { "swift" } else { "kotlin" };
@@ -87,6 +88,7 @@ impl Settings {
         self,
         keys: Option<Arc<dyn KeyStore>>,
         attester: Option<Arc<dyn Attester>>,
+        table: Option<Arc<dyn Table>>,
     ) -> Result<BlockingClient, TributaryError> {
         let mut settings = tributary_client::Settings::new(self.server, self.token);
         settings.state_dir = Some(self.state_dir.into());
@@ -112,6 +114,9 @@ impl Settings {
         }
         if let Some(attester) = attester {
             builder = builder.attestation(AppAttester(attester));
+        }
+        if let Some(table) = table {
+            builder = builder.table(Arc::new(AppTable(table)));
         }
         Ok(BlockingClient::new(builder.build()?)?)
     }

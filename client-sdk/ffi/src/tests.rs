@@ -37,7 +37,7 @@ pub(crate) fn settings() -> Settings {
 
 #[test]
 fn a_wrong_setting_is_bad_input_that_names_it() {
-    assert!(Client::new(settings(), None, None).is_ok());
+    assert!(Client::new(settings(), None, None, None).is_ok());
     type Change<'a> = &'a dyn Fn(&mut Settings);
     let cases: [(Change<'_>, &str); 7] = [
         (&|settings| settings.server = "fl.example.org".into(), "http://"),
@@ -51,7 +51,7 @@ fn a_wrong_setting_is_bad_input_that_names_it() {
     for (change, text) in cases {
         let mut settings = settings();
         change(&mut settings);
-        let error = Client::new(settings, None, None).err().unwrap();
+        let error = Client::new(settings, None, None, None).err().unwrap();
         assert!(matches!(&error, TributaryError::BadInput { detail } if detail.contains(text)), "{error:?}");
     }
 }
@@ -105,7 +105,7 @@ impl Host for Answering {
 
 #[test]
 fn a_host_that_fails_a_busy_device_and_a_cancel_end_a_session_before_its_first_request() {
-    let client = Client::new(settings(), None, None).unwrap();
+    let client = Client::new(settings(), None, None, None).unwrap();
     let examples = Examples::of_classes(vec![1], Floats(vec![1.0]), vec![0]).unwrap();
     let fails = Answering(Err(CallbackError::Failed { detail: "the sensor is gone".into() }));
     let metered = Answering(Ok(Device { metered: Some(true), ..Device::default() }));
@@ -282,4 +282,29 @@ fn what_a_trainer_throws_keeps_its_kind_and_a_panic_is_an_error() {
     assert!(matches!(panicked, Err(TrainError::Other(_))), "{panicked:?}");
     let unexpected = uniffi::UnexpectedUniFFICallbackError { reason: "NullPointerException".into() };
     assert_eq!(TrainerError::from(unexpected), TrainerError::Thrown { detail: "NullPointerException".into() });
+}
+
+/// Rows of an app; one without rows fails.
+#[derive(Debug)]
+struct AppRows(Vec<Vec<Cell>>);
+
+impl Table for AppRows {
+    fn rows(&self, columns: Vec<String>) -> Result<Vec<Vec<Cell>>, TrainerError> {
+        assert_eq!(columns, ["age", "pet"]);
+        if self.0.is_empty() {
+            return Err(TrainerError::Thrown { detail: "java.io.IOException: patient_17 not found".to_owned() });
+        }
+        Ok(self.0.clone())
+    }
+}
+
+#[test]
+fn the_rows_of_an_app_are_its_cells_and_of_its_exceptions_the_kind_is_told() {
+    use tributary_client::{Cell as Value, Table as _};
+    let of = |rows: Vec<Vec<Cell>>| crate::table::AppTable(Arc::new(AppRows(rows))).rows(&["age", "pet"]);
+    let row = vec![Cell::Number { value: 3.5 }, Cell::Text { value: "cat".to_owned() }];
+    let read = of(vec![row, vec![Cell::Missing, Cell::Missing]]).unwrap();
+    assert_eq!(read, [vec![Value::from(3.5), Value::from("cat")], vec![Value::Missing, Value::Missing]]);
+    let failed = of(Vec::new()).unwrap_err();
+    assert!(matches!(&failed, TrainError::Thrown { kind, .. } if kind == "java.io.IOException"), "{failed:?}");
 }

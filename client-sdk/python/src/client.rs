@@ -16,6 +16,7 @@ use crate::layers::LayerExamples;
 use crate::model::Model;
 use crate::progress::{Counting, Listener};
 use crate::signals::interrupted;
+use crate::table::PythonTable;
 use crate::trainer::{PythonTrainer, Raised};
 
 /// A client of one coordinator, with a runtime of its own.
@@ -32,9 +33,17 @@ type Ended = (&'static str, Option<u32>, f64, Option<String>);
 #[pymethods]
 impl Session {
     /// A client with these [`Settings`], as JSON. `listener(kind, number or None, text)` hears what sessions do;
-    /// `attester(hash of the key or None) -> (platform, statement)` states something about the device.
+    /// `attester(hash of the key or None) -> (platform, statement)` states something about the device;
+    /// `table(names of columns) -> rows` answers analyses, and its exceptions reach the operator as those of trainers.
     #[new]
-    fn new(py: Python<'_>, settings: &str, listener: Py<PyAny>, attester: Option<Py<PyAny>>) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        settings: &str,
+        listener: Py<PyAny>,
+        attester: Option<Py<PyAny>>,
+        table: Option<Py<PyAny>>,
+        reports_text: bool,
+    ) -> PyResult<Self> {
         let settings = serde_json::from_str::<Settings>(settings);
         let settings = settings.map_err(|error| PyValueError::new_err(error.to_string()))?;
         let listener = Arc::new(Listener(listener));
@@ -42,6 +51,9 @@ impl Session {
         let mut builder = Builder::from(settings).sdk("python").on_progress(move |progress| hears.hear(progress));
         if let Some(attester) = attester {
             builder = builder.attestation(PythonAttester(attester));
+        }
+        if let Some(callable) = table {
+            builder = builder.table(Arc::new(PythonTable { callable, reports_text }));
         }
         let client = builder.build().map_err(|error| exception(py, &error))?;
         Ok(Self { listener, client: BlockingClient::new(client).map_err(|error| exception(py, &error))? })

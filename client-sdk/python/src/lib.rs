@@ -10,6 +10,7 @@ mod layers;
 mod model;
 mod progress;
 mod signals;
+mod table;
 mod trainer;
 
 use pyo3::prelude::*;

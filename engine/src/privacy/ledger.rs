@@ -87,7 +87,7 @@ mod tests {
     fn each_mechanism_is_charged_as_the_page_says() {
         let near = |got: f64, wanted: f64| assert!((got - wanted).abs() < 2e-3, "{got} is not {wanted}");
         assert_eq!(spent_by(&[], 1e-8).unwrap(), EpsilonPair::default());
-        for (times, wanted) in [(1, 5.776), (2, 8.534), (3, 10.776)] {
+        for (times, wanted) in [(1, 5.776), (2, 8.534), (3, 10.776), (6, 16.228)] {
             near(spent_by(&[entry(Mechanism::Gaussian, None, times)], 1e-8).unwrap().cohorts, wanted);
         }
         let blt = vec![entry(Mechanism::Blt, None, 1); 9];

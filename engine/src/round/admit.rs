@@ -204,7 +204,9 @@ pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &Eligibility
         }
     }
     has_attributes(candidate, &rules.eligibility.attributes)?;
-    has_examples(set.examples, rules.eligibility.examples_min)
+    // A client that only answers has a table, and no examples to train on.
+    let wanted = rules.eligibility.examples_min;
+    if rules.asks && wanted <= 1 { Ok(()) } else { has_examples(set.examples, wanted) }
 }
 
 /// What a unit of a private job has contributed.
@@ -450,6 +452,8 @@ mod tests {
         let answers = Candidate { answers: true, schema: Some(Sha256Hash::of(b"ours")), ..candidate(&[], 10) };
         assert_eq!(admit(&answers, None, &rules), Ok(()));
         assert_eq!(admit(&candidate(&[], 10), None, &rules), Err(Ineligible::NoAnswers));
+        let no_trainer = Candidate { answers: true, ..candidate(&[], 0) };
+        assert_eq!(admit(&no_trainer, None, &rules), Ok(()), "its table may have rows");
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub unsafe extern "C" fn tributary_client_new(
                 true => None,
                 false => Some(Arc::new(FromC(*there("attester", asked.attester)?))),
             };
-            Ok(TributaryClient(Client::new(read(&asked)?, keys, attester)?))
+            Ok(TributaryClient(Client::new(read(&asked)?, keys, attester, None)?))
         })
     })
 }

@@ -1,5 +1,5 @@
-from collections.abc import Callable
-from typing import Literal, Optional
+from collections.abc import Callable, Iterable
+from typing import Literal, Optional, Union
 
 OutcomeKind = Literal["contributed", "evaluated", "described", "nothing_to_do", "too_late", "interrupted"]
 
@@ -48,6 +48,8 @@ class Session:
         settings: str,
         listener: Callable[[str, Optional[float], str], None],
         attester: Optional[Callable[[Optional[bytes]], tuple[str, str]]],
+        table: Optional[Callable[[list[str]], Iterable[Iterable[Union[None, float, str]]]]],
+        reports_text: bool,
     ) -> Session: ...
     def enrol(self) -> str: ...
     def leave(self) -> bool: ...

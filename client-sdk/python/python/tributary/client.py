@@ -8,7 +8,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike, fsdecode
@@ -178,6 +178,8 @@ class Client:
     learns of an exception of the trainer: its `"type"`, or with `"text"` also its text, which may quote examples or paths.
     `attest` obtains what the platform says about the machine, where the operator asks for it at enrolment: it takes the
     SHA-256 of the machine's public key, or `None` without one, and returns the kind of the statement and its text.
+    `table` answers analyses: it takes names of columns and returns the values of all rows in them, numbers, texts or
+    `None`. Rows never leave the machine. A client that only answers runs without a trainer: `run({})`.
     """
 
     def __init__(
@@ -196,6 +198,7 @@ class Client:
         allow_plaintext: bool = False,
         report_errors: Literal["type", "text"] = "type",
         attest: Optional[Callable[[Optional[bytes]], tuple[str, str]]] = None,
+        table: Optional[Callable[[list[str]], Iterable[Iterable[Union[None, float, str]]]]] = None,
     ) -> None:
         if report_errors not in ("type", "text"):
             raise ValueError(f'report_errors is "type" or "text", not {report_errors!r}')
@@ -222,7 +225,7 @@ class Client:
             "allow_plaintext": allow_plaintext,
         }
         self._watcher = _Watcher()
-        self._session = _core.Session(json.dumps(settings), self._watcher.hear, attest)
+        self._session = _core.Session(json.dumps(settings), self._watcher.hear, attest, table, self._reports_text)
 
     def enrol(self) -> str:
         """The client's id. A session enrols by itself; call this to learn early that a token does not work."""

@@ -6,7 +6,7 @@ use std::process::Command;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tributary_client::Outcome;
-use tributary_protocol::operator::{self, Job, Page, Round};
+use tributary_protocol::operator::{self, Job, JobAnswers, Page, Round};
 use tributary_protocol::state::{AssignmentState, Phase};
 
 use super::Listening;
@@ -99,6 +99,42 @@ async fn python_clients_contribute_beside_the_sdk_and_the_operator_reads_the_out
         "layers.0.weight": [8, 4], "layers.0.bias": [8], "layers.2.weight": [3, 8], "layers.2.bias": [3],
     });
     assert_eq!(seen, json!({ "rounds": [[1, "committed", clients]], "model": shapes, "refused": "not-found" }));
+    listening.stop().await;
+}
+
+/// Goal: a silo in Python answers analyses from rows that its code gives, without a trainer, and of its exceptions the
+/// operator learns the kind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_in_python_answers_analyses() {
+    let Some(python) = python("tributary") else { return };
+    let listening = Listening::start().await;
+    let survey = |name: &str| {
+        json!({
+            "name": name, "population": job_file()["population"],
+            "analysis": { "queries": [
+                { "name": "ages", "kind": "mean", "column": "age", "range": [0, 100] },
+                { "name": "cats", "kind": "count", "column": "pet", "values": ["cat"] },
+            ] },
+            "round": { "updates_goal": 1, "updates_min": 1, "over_selection": 1.0 },
+        })
+    };
+    let job = create(&listening, survey("census")).await;
+    let silo = Silo::new(&python, &listening, "silo", &Examples::draw(1, 1));
+    let with = [&listening.url(), &listening.enrolment, "state"];
+    let answered = silo.run(&["answers", with[0], with[1], with[2]]).await;
+    assert_eq!(answered["kind"], "contributed");
+    listening.until_completed(job.head.id).await;
+    let told: JobAnswers = listening.look(&format!("/jobs/{}/answers", job.head.id)).await.ok();
+    let value = |query: usize| told.answers[query].estimates[0].value.unwrap();
+    // Of the six rows four have an age.
+    assert!((value(0) - (31.5 + 40.0 + 52.0 + 20.0) / 4.0).abs() < 1e-3, "{told:?}");
+    assert!((value(1) - 3.0).abs() < 1e-6, "{told:?}");
+
+    let job = create(&listening, survey("second")).await;
+    let raised = silo.run(&["refuses", with[0], with[1], with[2]]).await;
+    assert_eq!(raised["kind"], "raised");
+    let failed = serde_json::to_string(&assignments(&listening, &job).await[0]).unwrap();
+    assert!(failed.contains("KeyError") && !failed.contains("patient_17"), "{failed}");
     listening.stop().await;
 }
 
