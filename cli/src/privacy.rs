@@ -175,14 +175,18 @@ fn ledger_text(privacy: &JobPrivacy, is_verified: bool, output: &Output) -> Stri
     let JobPrivacy { terms, spent, is_spent, ledger, .. } = privacy;
     let mut text = match spent {
         Some(EpsilonPair { models, cohorts }) => {
-            let other = match terms.mechanism {
-                Mechanism::Distributed | Mechanism::Local => "the coordinator",
-                Mechanism::Blt | Mechanism::Gaussian => "who also knows the cohorts",
-            };
-            format!(
-                "spent: epsilon {models:.4} of {} against who sees the models, {cohorts:.4} against {other}; delta {:e}",
-                terms.epsilon, terms.delta
-            )
+            let (budget, delta) = (terms.epsilon, terms.delta);
+            // The budget of noise that clients add is kept against the coordinator.
+            match terms.mechanism.is_of_clients() {
+                true => format!(
+                    "spent: epsilon {cohorts:.4} of {budget} against the coordinator, {models:.4} against who sees the \
+                     models; delta {delta:e}"
+                ),
+                false => format!(
+                    "spent: epsilon {models:.4} of {budget} against who sees the models, {cohorts:.4} against who also \
+                     knows the cohorts; delta {delta:e}"
+                ),
+            }
         }
         None => "spent: without a bound, because the noise has a test_key that everybody may know".to_owned(),
     };

@@ -114,7 +114,8 @@ async fn last_rounds(tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) -> Result
     }
 }
 
-/// Clients whose apps demand more privacy than a masked job gives: drawn again, they would only cost their slots.
+/// Clients whose apps demand more privacy than a masked or private job gives: drawn again, they would only cost their
+/// slots.
 async fn refusing(
     tx: &mut Tx,
     spec: &JobSpec,
@@ -122,7 +123,7 @@ async fn refusing(
     now_ms: i64,
 ) -> Result<Vec<(ClientId, Ineligible)>, DbError> {
     let selecting = rounds.iter().find(|round| round.phase == Phase::Selecting && round.task == Task::Train);
-    if selecting.is_none() || spec.file.secure_aggregation.is_none() {
+    if selecting.is_none() || !spec.file.hides_updates() {
         return Ok(Vec::new());
     }
     let clients = tx.refused_for_privacy(spec.id, now_ms.saturating_sub(REFUSES_MS)).await?;

@@ -43,6 +43,7 @@ export type {
   LedgerEntry,
   LoadSample,
   MeasuredOn,
+  Mechanism,
   MemberClock,
   MetricCurve,
   ModelVersion,

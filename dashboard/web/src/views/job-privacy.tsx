@@ -1,6 +1,6 @@
 // The privacy of a job: its budget and what of it is spent, the noise, the ledger.
 
-import type { BudgetState, Job, JobPrivacy, JobPrivacyState, LedgerEntry } from "../api/types";
+import type { BudgetState, Job, JobPrivacy, JobPrivacyState, LedgerEntry, Mechanism } from "../api/types";
 import { endsSomething } from "../lib/events";
 import { count, percent, plural } from "../lib/format";
 import { links } from "../router";
@@ -35,26 +35,26 @@ function Spent({ job, privacy }: { job: Job; privacy: JobPrivacy }) {
   const noise = terms.noise_multiplier ?? 0;
   const isLocal = terms.mechanism === "local";
   const isOfClients = isLocal || terms.mechanism === "distributed";
+  // The budget of noise that clients add is kept against the coordinator.
+  const ofBudget = (isOfClients ? spent?.cohorts : spent?.models) ?? 0;
   return (
     <>
       {spent ? (
         <Stats>
           <Stat
             label="spent"
-            title="Against who sees the models, and not who took part in which round."
-            value={<Share value={spent.models / terms.epsilon} text={epsilon(spent.models)} tone="accent" />}
+            title={budgetOf(terms.mechanism)}
+            value={<Share value={ofBudget / terms.epsilon} text={epsilon(ofBudget)} tone="accent" />}
             detail={` of epsilon ${epsilon(terms.epsilon)}`}
           />
           <Stat
-            label={isOfClients ? "coordinator" : "cohorts known"}
+            label={isOfClients ? "readers" : "cohorts known"}
             title={
-              isLocal
-                ? "Against the coordinator, which sees the noised answer of each client."
-                : isOfClients
-                  ? "Against the coordinator, which sees the sum of each group and who took part."
-                  : "Against who also knows who took part in which round."
+              isOfClients
+                ? "Against who sees the models, and not what single clients or groups send."
+                : "Against who also knows who took part in which round."
             }
-            value={epsilon(spent.cohorts)}
+            value={epsilon(isOfClients ? spent.models : spent.cohorts)}
           />
           <Stat label="delta" title="The chance that the promise does not hold." value={terms.delta} />
           <Stat
@@ -93,6 +93,18 @@ function Spent({ job, privacy }: { job: Job; privacy: JobPrivacy }) {
   );
 }
 
+/** Against whom the budget of a job with this noise is kept. */
+function budgetOf(mechanism: Mechanism | undefined): string {
+  switch (mechanism) {
+    case "local":
+      return "Against the coordinator, which sees the noised answer of each client.";
+    case "distributed":
+      return "Against the coordinator, which sees the sum of each group and who took part.";
+    default:
+      return "Against who sees the models, and not who took part in which round.";
+  }
+}
+
 /** The budget that all jobs of the population share. */
 function Shared({ job, state }: { job: Job; state: BudgetState }) {
   const { budget, spent, jobs } = state;
@@ -108,7 +120,8 @@ function Shared({ job, state }: { job: Job; state: BudgetState }) {
         <Stat label="delta" title="The chance that the shared promise does not hold." value={budget.delta} />
       </Stats>
       <p>
-        The {plural(jobs.length, "job")} of {job.file.population} share this budget: no round opens that would pass it.
+        All jobs of {job.file.population} share this budget, {count(jobs.length)} so far: no round opens that would pass
+        it.
       </p>
     </>
   );

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tributary_client::{Cell, Client, HttpTransport, Outcome, Table, TrainError};
+use tributary_client::{Cell, Client, HttpTransport, Outcome, PrivacyFloor, Table, TrainError};
 use tributary_engine::analysis::answers;
 use tributary_engine::privacy::{NOISE_PLACES, Normal, block_key, spent_by};
 use tributary_protocol::hash::Sha256Hash;
@@ -221,6 +221,37 @@ async fn answers_with_noise_of_single_clients_are_charged_when_they_are_sent() {
     assert!((counts[0] - 4.0).abs() < 6.0 * deviation && counts[1].abs() < 6.0 * deviation, "{counts:?} {deviation}");
     assert!(counts.iter().all(|count| (count - count.round()).abs() > 1e-9), "nothing is exact: {counts:?}");
     world.check_books(id).await;
+}
+
+/// Goal: an app that allows less than a job's own noise promises refuses it, and is not asked again at once.
+#[tokio::test]
+async fn an_app_that_allows_less_than_an_answer_spends_is_not_asked_again() {
+    let world = World::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut floor = PrivacyFloor::default();
+    floor.epsilon_max = Some(0.5);
+    let client = Client::builder(world.server(), world.enrolment.clone())
+        .state_dir(folder.path())
+        .transport(Arc::new(HttpTransport::new(world.http.clone())))
+        .clock(Arc::new(JumpingClock::default()))
+        .wait(Duration::ZERO)
+        .table(Arc::new(Rows(vec![(30.0, "cat")])))
+        .privacy_floor(floor)
+        .build()
+        .unwrap();
+    client.enrol().await.unwrap();
+    let cats = json!([{ "name": "cats", "kind": "count", "column": "pet", "values": ["cat"] }]);
+    let privacy = json!({ "epsilon": 8.0, "delta": 1e-3, "mechanism": "local" });
+    let job: Job = world.create_job(&analysis(&cats, 1, &json!({ "privacy": privacy }))).await.ok();
+    draw_everybody(&world).await;
+    let refused = client.run_once(&mut Adds::new(1.0), &tributary_client::AlwaysOn).await.unwrap_err();
+    assert!(refused.to_string().contains("one more update spends epsilon"), "{refused}");
+    world.drive().await;
+    assert_eq!(world.round(job.head.id, 1).await.phase, Phase::Abandoned);
+    world.pass_ms(600_000).await;
+    draw_everybody(&world).await;
+    let next = world.round(job.head.id, 2).await;
+    assert_eq!((next.phase, next.cohort), (Phase::Selecting, 0), "it would only refuse again");
 }
 
 /// Words take a round for each letter, and what one round asks for leaves the answers of others as they are.
