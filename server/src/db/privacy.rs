@@ -171,6 +171,15 @@ impl Tx {
         Ok(rows.into_iter().map(|(Text(client),)| client).collect())
     }
 
+    /// Clients whose reports in a round were read, whether or not they were accepted.
+    pub async fn senders(&mut self, round: RoundKey) -> Result<Vec<ClientId>, DbError> {
+        let sql = "select client from assignments \
+                   where job = $1 and task = $2 and round = $3 and state in ('reported', 'rejected')";
+        let (job, number) = (round.job.to_string(), i64::from(round.number));
+        let rows = fetch!(self, (Text<ClientId>,), fetch_all, sql, job.as_str(), round.task.as_str(), number);
+        Ok(rows.into_iter().map(|(Text(client),)| client).collect())
+    }
+
     /// The unit of each of these clients in a job. A client without one is left out.
     pub async fn units(&mut self, file: &JobFile, clients: &[ClientId]) -> Result<HashMap<ClientId, String>, DbError> {
         match file.unit_attribute() {

@@ -25,11 +25,11 @@ pub(super) async fn charge(tx: &mut Tx, spec: &JobSpec, round: &RoundRow, now_ms
         return Ok(());
     };
     let key = round.key();
+    if terms.mechanism == Mechanism::Local {
+        return charge_sent(tx, (spec, terms), round, now_ms).await;
+    }
     let reporters = tx.reporters(key).await?;
     append(tx, (spec, terms), round, &reporters, now_ms).await?;
-    if terms.mechanism.is_of_clients() {
-        return Ok(());
-    }
     let test_key = spec.file.privacy.as_ref().and_then(|privacy| privacy.test_key);
     tx.store_round_key(key, test_key.unwrap_or_else(|| Sha256Hash(entropy::random()))).await
 }
@@ -43,11 +43,21 @@ pub(super) async fn charge_abandoned(
     now_ms: i64,
 ) -> Result<(), DbError> {
     let Some(terms) = spec.privacy.as_ref().filter(|terms| terms.mechanism == Mechanism::Local) else { return Ok(()) };
-    let reporters = tx.reporters(round.key()).await?;
-    if reporters.is_empty() {
+    charge_sent(tx, (spec, terms), round, now_ms).await
+}
+
+/// Charges the answers that were read, also those that were refused.
+async fn charge_sent(
+    tx: &mut Tx,
+    (spec, terms): (&JobSpec, &Terms),
+    round: &RoundRow,
+    now_ms: i64,
+) -> Result<(), DbError> {
+    let senders = tx.senders(round.key()).await?;
+    if senders.is_empty() {
         return Ok(());
     }
-    append(tx, (spec, terms), round, &reporters, now_ms).await
+    append(tx, (spec, terms), round, &senders, now_ms).await
 }
 
 /// Charges the sum of these clients, who noised it and now begin to open it. Nothing in other jobs.
