@@ -172,7 +172,7 @@ impl Tx {
     }
 
     /// Clients whose reports in a round were read, whether or not they were accepted.
-    pub async fn senders(&mut self, round: RoundKey) -> Result<Vec<ClientId>, DbError> {
+    pub async fn sent_in(&mut self, round: RoundKey) -> Result<Vec<ClientId>, DbError> {
         let sql = "select client from assignments \
                    where job = $1 and task = $2 and round = $3 and state in ('reported', 'rejected')";
         let (job, number) = (round.job.to_string(), i64::from(round.number));

@@ -53,7 +53,7 @@ async fn charge_sent(
     round: &RoundRow,
     now_ms: i64,
 ) -> Result<(), DbError> {
-    let senders = tx.senders(round.key()).await?;
+    let senders = tx.sent_in(round.key()).await?;
     if senders.is_empty() {
         return Ok(());
     }
