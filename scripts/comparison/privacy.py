@@ -17,7 +17,7 @@ import processes
 import rows
 from training import idx
 
-CLIENTS, IMAGES, UPDATES, ROUNDS, CLIP, DELTA = 1_000, 60, 100, 60, 0.5, 1e-5
+CLIENTS, IMAGES, UPDATES, ROUNDS, CLIP = 1_000, 60, 100, 60, 0.5
 BATCH, RATE, CLASSES = 10, 0.1, 10
 NODE_BASE = 1_000_000
 
@@ -26,6 +26,7 @@ def measure(program, folder, seeds):
     import importlib.metadata
 
     flower = f"Flower {importlib.metadata.version('flwr')}"
+    data = {part: examples(folder, part) for part in ("train", "t10k")}
     ours = {}
     for seed in range(1, seeds + 1):
         for row in tributary(program, folder, seed):
@@ -33,7 +34,7 @@ def measure(program, folder, seeds):
             ours.setdefault((epsilon, row["noise_multiplier"]), []).append(100 * row["accuracy"])
     for (epsilon, noise), accuracies in ours.items():
         for fails in (False, True) if epsilon else (False,):
-            played = [simulated(folder, noise or 0.0, fails, seed) for seed in range(1, seeds + 1)]
+            played = [simulated(data, noise or 0.0, fails, seed) for seed in range(1, seeds + 1)]
             theirs = [100 * accuracy for accuracy, _ in played]
             versions = statistics.median(versions for _, versions in played)
             what = f"epsilon {epsilon:g}, noise of {noise:.2f} clips" if epsilon else "no noise"
@@ -58,7 +59,12 @@ class Nodes:
         return [NODE_BASE + client for client in range(CLIENTS)]
 
 
-def simulated(folder, noise, fails, seed):
+def examples(folder, part):
+    images, labels = (idx(folder, f"{part}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
+    return images.reshape(len(images), -1).astype(numpy.float32) / 255, labels
+
+
+def simulated(data, noise, fails, seed):
     """Accuracy after all rounds, and how many of them made a model."""
     from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
     from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
@@ -69,8 +75,7 @@ def simulated(folder, noise, fails, seed):
     TaskIdentity.run_id = TaskIdentity.task_id = TaskIdentity.node_id = 1
     random.seed(seed)
     numpy.random.seed(seed)
-    inputs, labels = (idx(folder, name) for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"))
-    inputs = inputs.reshape(len(inputs), -1).astype(numpy.float32) / 255
+    inputs, labels = data["train"]
     shares = numpy.random.permutation(len(inputs)).reshape(CLIENTS, IMAGES)
     strategy = FedAvg(fraction_train=UPDATES / CLIENTS, min_train_nodes=UPDATES, min_available_nodes=CLIENTS)
     if noise:
@@ -92,8 +97,8 @@ def simulated(folder, noise, fails, seed):
         if arrays is not None:
             model = [array.astype(numpy.float32) for array in arrays.to_numpy_ndarrays()]
             versions += 1
-    tests, wanted = (idx(folder, name) for name in ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"))
-    scores = tests.reshape(len(tests), -1).astype(numpy.float32) / 255 @ model[0] + model[1]
+    tests, wanted = data["t10k"]
+    scores = tests @ model[0] + model[1]
     return float((scores.argmax(1) == wanted).mean()), versions
 
 

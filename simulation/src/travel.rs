@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tributary_engine::job::JobSpec;
 use tributary_protocol::body::shrink;
 use tributary_protocol::seed::Seed;
-use tributary_protocol::update::{Codec, UpdateDecoder, UpdateHeader, UpdateLimits, encode};
+use tributary_protocol::update::{Codec, UpdateDecoder, UpdateLimits, encode};
 
 use crate::error::SimulationError;
 
@@ -22,7 +22,7 @@ pub(crate) fn travelled(
         let bytes = size_of_val(delta.as_slice()) as u64;
         return Ok((delta, bytes));
     }
-    let header = UpdateHeader { codec, job: spec.id.to_string(), base_version: u64::from(round) };
+    let header = spec.update_header(round);
     let body = encode(&delta, &spec.update, &header, round, seed)?;
     let mut values = vec![0.0; delta.len()];
     let mut decoder = UpdateDecoder::new(Arc::clone(&spec.update), header, UpdateLimits::of_magnitude(f32::MAX));

@@ -39,25 +39,26 @@ pub(super) async fn run(args: &JobRerunArgs, api: &Api, output: &Output) -> Resu
         Some(version) => Part { first: Some(version + 1), ..Part::default() },
         None => part(api, job.head.id, &args.without, &versions).await?,
     };
-    let base = base(&job, &part, &versions, args.from.is_some())?;
-    let file = again(&job, base, part.described, &args.without, args.name.clone())?;
+    let from = base(&job, &part, &versions, args.from.is_some())?;
+    let file = again(&job, from, part.described, &args.without, args.name.clone())?;
     let name = file.name.clone();
     let newest = versions.iter().map(|version| version.version).max().unwrap_or(0);
-    let again = newest.saturating_sub(base);
+    let missing = newest.saturating_sub(from);
     let told = match part.updates {
         0 => String::new(),
         updates => format!("updates of these clients that counted: {updates}\n"),
     };
-    let cost = format!("{told}{name} begins with version {base} of {}, and trains {again} again", job.file.name);
+    let cost = format!("{told}{name} begins with version {from} of {}, and trains {missing} again", job.file.name);
     if !args.yes {
-        let shown = serde_json::json!({ "from": base, "versions_again": again, "updates": part.updates, "job": file });
+        let shown =
+            serde_json::json!({ "from": from, "versions_again": missing, "updates": part.updates, "job": file });
         return output.object(&shown, || format!("{cost}\nnothing is created yet: repeat the command with --yes"));
     }
     // The model is there before the job: one that cannot be sent would make the job wait for ever.
     let folder = tempfile::tempdir().map_err(CliError::file("write", &std::env::temp_dir()))?;
     let path = folder.path().join("model.safetensors");
     let begins = file.initial_model == InitialModel::Upload;
-    if let Some(version) = versions.iter().find(|version| version.version == base).filter(|_| begins) {
+    if let Some(version) = versions.iter().find(|version| version.version == from).filter(|_| begins) {
         download(api, job.head.id, version, ModelForm::F32, &path).await?;
     }
     let mut created = api.create_job(file).await?;
@@ -73,6 +74,15 @@ pub(super) async fn run(args: &JobRerunArgs, api: &Api, output: &Output) -> Resu
 
 /// What the histories of these clients say.
 async fn part(api: &Api, job: JobId, clients: &[ClientId], versions: &[ModelVersion]) -> Result<Part, CliError> {
+    // What retention has deleted may have been an earlier update of theirs.
+    match api.round(job, 1, Task::Train).await {
+        Err(ApiError::Problem(problem)) if matches!(problem.kind, ProblemType::NotFound | ProblemType::Deleted) => {
+            let text = "the history of the first round is not there (any more): nobody knows who took part in it; say \
+                        --from VERSION";
+            return Err(CliError::BadSetting(text.into()));
+        }
+        fetched => drop(fetched?),
+    }
     let mut part = Part::default();
     for client in clients {
         let fetched = collect(None, async |page| api.client_assignments(*client, page).await).await;

@@ -208,8 +208,8 @@ fn a_word_of_one_client_stays_hidden() {
     assert!((printed.least_count(0, 1) - 24.681_523).abs() < 1e-6, "{}", printed.least_count(0, 1));
 }
 
-/// Goal: where each client adds its own noise, the sum of all has the interval that is told. Method: 40 runs of 400
-/// clients, of which a third have a pet.
+/// Goal: the interval of a sum of noised answers holds the truth. Method: 40 runs of 400 clients, a third of which have
+/// a cat.
 #[test]
 fn noise_of_single_clients_is_within_the_interval_of_their_sum() {
     const CLIENTS: u32 = 400;

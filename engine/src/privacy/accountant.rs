@@ -198,6 +198,29 @@ mod tests {
         assert!(of(releases) <= 4.0 && of(releases + 1) > 4.0, "{releases}");
     }
 
+    /// Both printed epsilons: the first with coarser orders, of which finer ones may find a little less.
+    #[test]
+    fn the_examples_of_users_spend_what_is_printed() {
+        for (rate, noise_multiplier, times, delta, by_orders, by_losses) in [
+            (0.001, 1.0, 2000, 1e-8, 1.265_675_754_5, 0.362_800_74),
+            (0.001, 1.0, 2000, 1e-6, 0.881_911_572_3, 0.252_281_82),
+            (0.001, 0.6, 2000, 1e-8, 4.525_222_332_8, 3.713_880_59),
+            (6_500.0 / 3e6, 1.0, 2000, 1e-10, 1.982_726_536, 1.162_936_81),
+            (0.005, 1.0, 1000, 1e-7, 1.724_802_429_2, 1.202_189_93),
+            (0.02, 1.0, 500, 1e-6, 3.602_588_087_3, 3.213_576_87),
+            (0.1, 1.0, 200, 1e-5, 11.063_104_146_8, 9.971_275_03),
+            (0.1, 2.0, 200, 1e-5, 3.679_745_845_6, 3.359_660_74),
+            (0.2, 4.0, 100, 1e-4, 1.985_261_561_7, 1.781_157_49),
+            (1.0, 10.0, 50, 1e-3, 2.330_461_158_2, 2.053_334_57),
+        ] {
+            let charges = [Charge::Sampled { noise_multiplier, rate, times }];
+            let renyi = rdp::epsilon(&charges, delta).epsilon;
+            assert!((0.99 * by_orders..=by_orders * (1.0 + 1e-6)).contains(&renyi), "{renyi} is not {by_orders}");
+            let tight = pld::epsilon(&charges, delta);
+            assert!((tight - by_losses).abs() <= 1e-3 * by_losses.max(1.0), "{tight} is not {by_losses}");
+        }
+    }
+
     /// Random ledgers: each takes a second in a build for tests.
     const LEDGERS: usize = 8;
 

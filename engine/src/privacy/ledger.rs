@@ -28,7 +28,7 @@ pub fn spent_by(entries: &[LedgerEntry], delta: f64) -> Result<EpsilonPair, Acco
         return local_spent(entries, last.participations, delta);
     }
     // Who knows the cohorts knows in which releases a unit took part. The entry with the least noise stands for all.
-    let noise_multiplier = entries.iter().map(|entry| entry.noise_multiplier).fold(f64::INFINITY, f64::min);
+    let noise_multiplier = least(entries, |entry| entry.noise_multiplier);
     let known = Charge::Gaussian { noise_multiplier, times: last.participations };
     let cohorts = spent(&[known], delta)?.epsilon;
     let sampled = |entry: &LedgerEntry| {
@@ -40,24 +40,27 @@ pub fn spent_by(entries: &[LedgerEntry], delta: f64) -> Result<EpsilonPair, Acco
     }
 }
 
+/// The least of a figure of the entries.
+fn least(entries: &[LedgerEntry], of: fn(&LedgerEntry) -> f64) -> f64 {
+    entries.iter().map(of).fold(f64::INFINITY, f64::min)
+}
+
 /// What noise of single clients spends. The coordinator sees each answer, and readers the sum of all.
 fn local_spent(entries: &[LedgerEntry], times: u32, delta: f64) -> Result<EpsilonPair, AccountantError> {
-    let least = |of: fn(&LedgerEntry) -> f64| entries.iter().map(of).fold(f64::INFINITY, f64::min);
     let of = |noise_multiplier: f64| spent(&[Charge::Gaussian { noise_multiplier, times }], delta);
     Ok(EpsilonPair {
-        models: of(least(|entry| entry.noise_multiplier / entry.sensitivity))?.epsilon,
-        cohorts: of(least(|entry| entry.noise_multiplier))?.epsilon,
+        models: of(least(entries, |entry| entry.noise_multiplier / entry.sensitivity))?.epsilon,
+        cohorts: of(least(entries, |entry| entry.noise_multiplier))?.epsilon,
     })
 }
 
 /// What noise of groups spends. The coordinator sees the sum of each group, and readers of models those of a version
 /// together.
 fn distributed_spent(entries: &[LedgerEntry], participations: u32, delta: f64) -> EpsilonPair {
-    let least = |of: fn(&LedgerEntry) -> f64| entries.iter().map(of).fold(f64::INFINITY, f64::min);
     let of = |noise: f64| epsilon_of_integers(noise, participations, delta);
     EpsilonPair {
-        models: of(least(|entry| entry.noise_multiplier / entry.sensitivity)),
-        cohorts: of(least(|entry| entry.noise_multiplier)),
+        models: of(least(entries, |entry| entry.noise_multiplier / entry.sensitivity)),
+        cohorts: of(least(entries, |entry| entry.noise_multiplier)),
     }
 }
 

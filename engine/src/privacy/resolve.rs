@@ -73,7 +73,8 @@ pub fn resolve(file: &mut JobFile) -> Result<(), BudgetError> {
     };
     let epsilon = privacy.epsilon;
     let is_local = privacy.mechanism == Mechanism::Local;
-    if noise > if is_local { LOCAL_NOISE_MAX } else { NOISE_MAX } {
+    let most = if is_local { LOCAL_NOISE_MAX } else { NOISE_MAX };
+    if noise > most {
         return Err(BudgetError::TooMuchNoise { noise, epsilon });
     }
     if releases == 0 {

@@ -48,7 +48,7 @@ impl Charged {
 impl Terms {
     /// What the releases of the job that were charged can change: against the coordinator, where clients add the noise.
     #[must_use]
-    pub fn together(&self, charged: Charged) -> Together {
+    pub fn spends(&self, charged: Charged) -> Together {
         let noise = self.noise_multiplier;
         let squares = match &self.blt {
             // Correlated releases are one.
@@ -84,11 +84,11 @@ mod tests {
     fn jobs_spend_together_what_all_their_releases_do() {
         let (blt, gaussian) = (terms(""), terms("mechanism = 'gaussian'"));
         let of = |releases, participations| Charged { releases, participations };
-        assert_eq!(blt.together(Charged::default()), Together::default());
-        let whole = blt.together(of(1, 1));
-        assert_eq!(whole, blt.together(of(39, 4)), "all its releases are one");
+        assert_eq!(blt.spends(Charged::default()), Together::default());
+        let whole = blt.spends(of(1, 1));
+        assert_eq!(whole, blt.spends(of(39, 4)), "all its releases are one");
         assert!((whole.epsilon(1e-6) - 2.0).abs() < 1e-5, "{}", whole.epsilon(1e-6));
-        let both = whole.with(gaussian.together(of(9, 3)));
+        let both = whole.with(gaussian.spends(of(9, 3)));
         let charges = [
             Charge::Correlated { mu: whole.squares.sqrt() },
             Charge::Gaussian { noise_multiplier: gaussian.noise_multiplier, times: 3 },
@@ -97,7 +97,7 @@ mod tests {
         assert!((both.epsilon(1e-6) - exact).abs() < 2e-3, "{} is not {exact}", both.epsilon(1e-6));
         assert!(both.epsilon(1e-6) < 4.0, "less than both alone");
         // A unit takes part no more often than it may.
-        assert_eq!(gaussian.together(of(9, 3).after_one()), gaussian.together(of(99, 99)));
+        assert_eq!(gaussian.spends(of(9, 3).after_one()), gaussian.spends(of(99, 99)));
     }
 
     #[test]

@@ -166,15 +166,17 @@ impl Tx {
     /// Clients with an accepted report in a round.
     pub async fn reporters(&mut self, round: RoundKey) -> Result<Vec<ClientId>, DbError> {
         let sql = "select client from assignments where job = $1 and task = $2 and round = $3 and state = 'reported'";
-        let (job, number) = (round.job.to_string(), i64::from(round.number));
-        let rows = fetch!(self, (Text<ClientId>,), fetch_all, sql, job.as_str(), round.task.as_str(), number);
-        Ok(rows.into_iter().map(|(Text(client),)| client).collect())
+        self.clients_of(round, sql).await
     }
 
     /// Clients whose reports in a round were read, whether or not they were accepted.
     pub async fn sent_in(&mut self, round: RoundKey) -> Result<Vec<ClientId>, DbError> {
         let sql = "select client from assignments \
                    where job = $1 and task = $2 and round = $3 and state in ('reported', 'rejected')";
+        self.clients_of(round, sql).await
+    }
+
+    async fn clients_of(&mut self, round: RoundKey, sql: &'static str) -> Result<Vec<ClientId>, DbError> {
         let (job, number) = (round.job.to_string(), i64::from(round.number));
         let rows = fetch!(self, (Text<ClientId>,), fetch_all, sql, job.as_str(), round.task.as_str(), number);
         Ok(rows.into_iter().map(|(Text(client),)| client).collect())

@@ -132,7 +132,7 @@ pub(super) async fn keep(services: &Services, tx: &mut Tx, job: JobId) -> Result
     let Some(spec) = services.spec(tx, job).await? else { return Ok(()) };
     let (population, Some(terms)) = (&spec.file.population, &spec.privacy) else { return Ok(()) };
     let Some(stored) = tx.budget_locked(population).await? else { return Ok(()) };
-    let spent = terms.together(tx.charged(job).await?);
+    let spent = terms.spends(tx.charged(job).await?);
     tx.set_budget(population, &stored.with_gone(spent)).await
 }
 
@@ -165,7 +165,7 @@ async fn needed(
     (spec, terms): (&JobSpec, &Terms),
     stored: &StoredBudget,
 ) -> Result<Needed, DbError> {
-    let own = terms.together(tx.charged(spec.id).await?.after_one());
+    let own = terms.spends(tx.charged(spec.id).await?.after_one());
     let shares = shares(services, tx, &spec.file.population).await?;
     let with = |of: fn(&Share) -> Together| {
         let others = shares.iter().filter(|share| share.job != spec.id).map(of);
@@ -184,8 +184,8 @@ async fn shares(services: &Services, tx: &mut Tx, population: &Name) -> Result<V
         let is_open = |phase| matches!(phase, Phase::Selecting | Phase::Training);
         let rounds = tx.open_rounds(row.id).await?;
         let is_claimed = rounds.iter().any(|round| round.task == Task::Train && is_open(round.phase));
-        let spent = terms.together(charged);
-        let claimed = if is_claimed { terms.together(charged.after_one()) } else { spent };
+        let spent = terms.spends(charged);
+        let claimed = if is_claimed { terms.spends(charged.after_one()) } else { spent };
         shares.push(Share { job: row.id, name: spec.file.name.clone(), spent, claimed });
     }
     Ok(shares)
