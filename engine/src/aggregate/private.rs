@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use tributary_protocol::fixed::Weight;
 use tributary_protocol::update::DeltaSink;
 
 use super::combine::Combined;
@@ -19,6 +20,9 @@ use crate::privacy::{IntegerClip, NOISE_PLACES, SquareSum};
 
 /// Values that are rounded at a time: they stay in the processor's cache.
 const BLOCK_VALUES: usize = 1 << 12;
+
+/// What an update counts for that is not late.
+const WHOLE: Weight = Weight::examples(1);
 
 /// How the values of a round's updates become integers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -127,18 +131,30 @@ pub struct ClippedInto {
     sum: Arc<PrivateSum>,
     scaling: Scaling,
     clip: Option<IntegerClip>,
+    /// What the update counts for, of [`WHOLE`].
+    weight: Weight,
 }
 
 impl ClippedInto {
     /// Adds the update with this scaling and this integer clip to a sum.
     pub fn new(sum: Arc<PrivateSum>, scaling: Scaling, clip: Option<IntegerClip>) -> Self {
-        Self { sum, scaling, clip }
+        Self { sum, scaling, clip, weight: WHOLE }
+    }
+
+    /// The same of a late update, which counts for less. Its integers are rounded towards 0, so they keep the bound.
+    #[must_use]
+    pub fn weighing(self, weight: Weight) -> Self {
+        Self { weight: weight.min(WHOLE), ..self }
     }
 
     fn integers(&self, values: &[f32]) -> Vec<i64> {
         let mut integers: Vec<i64> = values.iter().map(|value| self.scaling.integer(*value)).collect();
         if let Some(clip) = &self.clip {
             clip.apply(&mut integers);
+        }
+        if self.weight < WHOLE {
+            let (units, whole) = (i128::from(self.weight.units()), i128::from(WHOLE.units()));
+            integers.iter_mut().for_each(|integer| *integer = (i128::from(*integer) * units / whole) as i64);
         }
         integers
     }
@@ -259,6 +275,10 @@ mod tests {
 
     /// Reads an update as a coordinator does.
     fn add(sum: &Arc<PrivateSum>, grid: Grid, update: &[f32], is_sparse: bool) {
+        add_weighing(sum, grid, (update, WHOLE), is_sparse);
+    }
+
+    fn add_weighing(sum: &Arc<PrivateSum>, grid: Grid, (update, weight): (&[f32], Weight), is_sparse: bool) {
         let read = |sink: &mut dyn DeltaSink| match is_sparse {
             false => sink.dense(0, update),
             true => {
@@ -273,7 +293,7 @@ mod tests {
         let mut squares = SquaresOf::new(scaling, grid);
         read(&mut squares);
         sum.count(scaling.is_whole);
-        read(&mut ClippedInto::new(Arc::clone(sum), scaling, squares.finish()));
+        read(&mut ClippedInto::new(Arc::clone(sum), scaling, squares.finish()).weighing(weight));
     }
 
     fn integers(sum: &PrivateSum) -> Vec<i64> {
@@ -310,6 +330,19 @@ mod tests {
     }
 
     #[test]
+    fn a_late_update_counts_for_its_part_and_never_for_more_than_one() {
+        let grid = Grid::new(5.0, 1.0);
+        let of = |weight: Weight| {
+            let sum = Arc::new(PrivateSum::new(2, grid, 1.0));
+            add_weighing(&sum, grid, (&[3.0, -4.0], weight), false);
+            integers(&sum)
+        };
+        let (whole, half) = (of(WHOLE), of(WHOLE.discounted(0.5)));
+        assert_eq!(of(Weight::examples(900)), whole);
+        assert_eq!(half, [whole[0] / 2, whole[1] / 2], "both are rounded towards 0");
+    }
+
+    #[test]
     fn a_round_releases_the_parameters_that_it_asks_for() {
         let grid = Grid::new(1.0, 1.0);
         let sum = Arc::new(PrivateSum::new(6, grid, 1.0).releasing(Some(vec![1..3, 4..5])));
@@ -322,17 +355,17 @@ mod tests {
 
     proptest! {
         /// Goal: no client moves the integer sum by more than the bound, whatever it sends. Method: arbitrary values,
-        /// those that are no numbers among them, dense and sparse.
+        /// those that are no numbers among them, dense and sparse, late and in time.
         #[test]
         fn no_update_moves_the_sum_by_more_than_the_bound(
             update in prop::collection::vec(prop_oneof![
                 any::<f32>(), -1.0f32..1.0, Just(f32::NAN), Just(f32::INFINITY), Just(f32::MAX), Just(0.0),
             ], 1..40),
-            clip in 1e-9f64..1e9, noise in 0.01f64..100.0, is_sparse in any::<bool>(),
+            clip in 1e-9f64..1e9, noise in 0.01f64..100.0, is_sparse in any::<bool>(), factor in 0.0f64..1.5,
         ) {
             let grid = Grid::new(clip, noise);
             let sum = Arc::new(PrivateSum::new(update.len(), grid, 1.0));
-            add(&sum, grid, &update, is_sparse);
+            add_weighing(&sum, grid, (&update, WHOLE.discounted(factor)), is_sparse);
             let squares: u128 = integers(&sum).iter().map(|value| u128::from(value.unsigned_abs()).pow(2)).sum();
             prop_assert!(squares <= u128::from(grid.bound).pow(2), "{} {}", squares, grid.bound);
         }

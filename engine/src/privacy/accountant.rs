@@ -221,8 +221,8 @@ mod tests {
         }
     }
 
-    /// Random ledgers: each takes a second in a build for tests.
-    const LEDGERS: usize = 8;
+    /// Random ledgers: each takes a second in a build for tests, so `cargo test --release` plays more.
+    const LEDGERS: usize = if cfg!(debug_assertions) { 8 } else { 1_000 };
 
     /// Goal: the tight accountant never spends more than the other. Method: random ledgers of a fixed seed.
     #[test]

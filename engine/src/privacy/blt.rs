@@ -84,20 +84,9 @@ impl Blt {
         self.omega.map(|omega| f64::from(omega) / ONE).iter().sum()
     }
 
-    /// The square of what one unit can change in all releases together, for a clip of 1: the squared norm of the sum of
-    /// the columns that its updates meet, which is largest with the least separation (Kalinin and Lampert 2024, for
-    /// coefficients that do not increase).
-    pub fn sensitivity_squared(&self, Participation { versions, separation, times }: Participation) -> f64 {
-        let coefficients = self.coefficients(versions);
-        let separation = separation.max(1) as usize;
-        let mut sums: Vec<f64> = Vec::with_capacity(coefficients.len());
-        for (at, coefficient) in coefficients.iter().enumerate() {
-            // What the columns before this one meet, less what the first of them met when there were too many.
-            let before = at.checked_sub(separation).map_or(0.0, |before| sums[before]);
-            let first = at.checked_sub(separation * times as usize).map_or(0.0, |first| coefficients[first]);
-            sums.push(coefficient + before - first);
-        }
-        sums.iter().map(|sum| sum * sum).sum()
+    /// The square of what one unit can change in all releases together, for a clip of 1.
+    pub fn sensitivity_squared(&self, participation: Participation) -> f64 {
+        moved_squared(&self.coefficients(participation.versions), participation)
     }
 
     fn coefficients(&self, count: u32) -> Vec<f64> {
@@ -127,6 +116,20 @@ impl Blt {
         let mean = total / f64::from(participation.versions.max(1));
         Distance { last: (sensitivity * squares).sqrt(), mean: (sensitivity * mean).sqrt() }
     }
+}
+
+/// The squared norm of the sum of the columns that the updates of one unit meet, in the matrix with these coefficients.
+/// It is largest with the least separation (Kalinin and Lampert 2024, for coefficients that do not increase).
+pub(super) fn moved_squared(coefficients: &[f64], Participation { separation, times, .. }: Participation) -> f64 {
+    let separation = separation.max(1) as usize;
+    let mut sums: Vec<f64> = Vec::with_capacity(coefficients.len());
+    for (at, coefficient) in coefficients.iter().enumerate() {
+        // What the columns before this one meet, less what the first of them met when there were too many.
+        let before = at.checked_sub(separation).map_or(0.0, |before| sums[before]);
+        let first = at.checked_sub(separation * times as usize).map_or(0.0, |first| coefficients[first]);
+        sums.push(coefficient + before - first);
+    }
+    sums.iter().map(|sum| sum * sum).sum()
 }
 
 fn sigmoid(value: f64) -> f64 {

@@ -17,6 +17,8 @@ mod charge;
 mod clip;
 pub mod gaussian;
 mod ledger;
+#[cfg(test)]
+mod others;
 pub mod pld;
 pub mod rdp;
 mod resolve;

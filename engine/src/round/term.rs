@@ -1,5 +1,6 @@
 //! The term of an assignment: how long it takes reports, and from which seed its random choices follow.
 
+use tributary_protocol::id::AssignmentId;
 use tributary_protocol::seed::Seed;
 
 use super::wait::is_ahead;
@@ -13,6 +14,12 @@ pub enum Term {
 }
 
 impl Term {
+    /// Seed of what is random in the work of a client of a private job. One that followed from the seed of its round
+    /// could be searched for it, and that tells who else was drawn.
+    pub fn private_seed(assignment: AssignmentId) -> Seed {
+        Seed(0).derive(&assignment.to_string(), 0)
+    }
+
     /// Whether it was drawn into a buffer: it moves on when its round closes.
     pub fn is_own(&self) -> bool {
         matches!(self, Self::Own { .. })

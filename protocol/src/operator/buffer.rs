@@ -32,7 +32,7 @@ pub struct StalenessCount {
     pub staleness: u32,
     /// Number of updates.
     pub updates: u64,
-    /// Sum of their examples.
+    /// Sum of their examples; one each in a private job.
     pub examples: u64,
 }
 
@@ -50,7 +50,7 @@ pub struct StaleClient {
     pub staleness_mean: f64,
     /// Largest number of versions behind.
     pub staleness_max: u32,
-    /// Sum of the examples of its updates.
+    /// Sum of the examples of its updates; one each in a private job.
     pub examples: u64,
     /// Weight, in examples, that staleness took from them.
     pub lost_weight: f64,

@@ -176,6 +176,13 @@ impl Tx {
         self.clients_of(round, sql).await
     }
 
+    /// Clients that work for a buffer, or have reported into it.
+    pub async fn in_buffer(&mut self, round: RoundKey) -> Result<Vec<ClientId>, DbError> {
+        let sql = "select client from assignments \
+                   where job = $1 and task = $2 and round = $3 and state in ('assigned', 'reported')";
+        self.clients_of(round, sql).await
+    }
+
     async fn clients_of(&mut self, round: RoundKey, sql: &'static str) -> Result<Vec<ClientId>, DbError> {
         let (job, number) = (round.job.to_string(), i64::from(round.number));
         let rows = fetch!(self, (Text<ClientId>,), fetch_all, sql, job.as_str(), round.task.as_str(), number);

@@ -122,26 +122,37 @@ async fn refusing(
     rounds: &[RoundRow],
     now_ms: i64,
 ) -> Result<Vec<(ClientId, Ineligible)>, DbError> {
-    let selecting = rounds.iter().find(|round| round.phase == Phase::Selecting && round.task == Task::Train);
-    if selecting.is_none() || !spec.file.hides_updates() {
+    if drawing(rounds).is_none() || !spec.file.hides_updates() {
         return Ok(Vec::new());
     }
     let clients = tx.refused_for_privacy(spec.id, now_ms.saturating_sub(REFUSES_MS)).await?;
     Ok(clients.into_iter().map(|client| (client, Ineligible::Refuses)).collect())
 }
 
+/// The training round that draws clients.
+fn drawing(rounds: &[RoundRow]) -> Option<&RoundRow> {
+    rounds.iter().find(|round| round.task == Task::Train && round.draws())
+}
+
 /// The waiting clients whose units may not contribute to the next version of a private job, and why. Of several clients
-/// of one unit, the one that enrolled first stands for it.
+/// of one unit, the one that enrolled first stands for it. A unit that works for a buffer, or has reported into it, is
+/// in it already.
 async fn barred(
     tx: &mut Tx,
     spec: &JobSpec,
     rounds: &[RoundRow],
     candidates: &[Arc<Candidate>],
 ) -> Result<HashMap<ClientId, Ineligible>, DbError> {
-    let selecting = rounds.iter().find(|round| round.phase == Phase::Selecting && round.task == Task::Train);
-    let (Some(terms), Some(round)) = (&spec.privacy, selecting) else { return Ok(HashMap::new()) };
+    let (Some(terms), Some(round)) = (&spec.privacy, drawing(rounds)) else { return Ok(HashMap::new()) };
     let clients: Vec<ClientId> = candidates.iter().map(|candidate| candidate.client).collect();
     let units = tx.units(&spec.file, &clients).await?;
+    let taken: HashSet<String> = match round.is_buffer() {
+        true => {
+            let clients = tx.in_buffer(round.key()).await?;
+            tx.units(&spec.file, &clients).await?.into_values().collect()
+        }
+        false => HashSet::new(),
+    };
     let distinct: BTreeSet<String> = units.values().cloned().collect();
     let contributed = tx.contributed(spec.id, &distinct.into_iter().collect::<Vec<_>>()).await?;
     let mut in_order: Vec<&Arc<Candidate>> = candidates.iter().collect();
@@ -150,7 +161,7 @@ async fn barred(
     let barred = in_order.into_iter().filter_map(|candidate| {
         let admitted = match units.get(&candidate.client) {
             None => Err(Ineligible::NoUnit(spec.file.unit_attribute().unwrap_or_default().to_owned())),
-            Some(unit) if !represented.insert(unit) => Err(Ineligible::SameUnit),
+            Some(unit) if taken.contains(unit) || !represented.insert(unit) => Err(Ineligible::SameUnit),
             Some(unit) => {
                 let before = contributed.get(unit).copied().unwrap_or_default();
                 admit_unit(before, round.base_version, &terms.participation)

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use tributary_engine::round::{Candidate, Tempo, Term, staleness};
 use tributary_protocol::id::{AssignmentId, JobId};
+use tributary_protocol::seed::Seed;
 use tributary_protocol::state::Phase;
 
-use super::drawn::{assign, commit_and_give, stand_up};
+use super::drawn::{assign, commit_and_give, stand_up, told};
 use super::expiry::{Need, expire_one};
 use crate::db::{AssignmentRow, DbError, NewAssignment, NewRound, RoundRow, Transition, Tx};
 use crate::fleet::Fleet;
@@ -64,20 +65,19 @@ pub(crate) async fn draw(
             let Some(clock) = clocks.entry(candidate.client) else { return Ok(()) };
             tx.enter_member(key.job, candidate.client, clock).await?;
         }
-        // The first assignment of a client in a round has the seed that it would have in a cohort.
-        let seed = round.seed().derive("client", candidate.number);
-        let seed = match tx.assignments_of(key, candidate.client).await? {
-            0 => seed,
-            again => seed.derive("again", again),
-        };
+        let again = tx.assignments_of(key, candidate.client).await?;
+        let id = AssignmentId::from_random(entropy::random());
         assignments.push(NewAssignment {
-            id: AssignmentId::from_random(entropy::random()),
+            id,
             round: key,
             client: candidate.client,
             base_version: round.base_version,
-            examples: candidate.examples,
+            examples: told(round, candidate),
             places: 0,
-            term: Term::Own { deadline_at_ms: now_ms.saturating_add(round.policy().deadline_ms), seed },
+            term: Term::Own {
+                deadline_at_ms: now_ms.saturating_add(round.policy().deadline_ms),
+                seed: seed(round, id, candidate, again),
+            },
         });
     }
     if !assign(&mut tx, fleet, key, &assignments, now_ms).await? {
@@ -85,6 +85,16 @@ pub(crate) async fn draw(
         return stand_up(services, fleet, clients).await;
     }
     commit_and_give(services, tx, fleet, round, &assignments, now_ms).await
+}
+
+/// The seed of a client's work, after so many assignments of it in this round. The first one is that which it would
+/// have in a cohort.
+fn seed(round: &RoundRow, id: AssignmentId, candidate: &Candidate, again: u64) -> Seed {
+    if round.policy().is_private {
+        return Term::private_seed(id);
+    }
+    let seed = round.seed().derive("client", candidate.number);
+    if again == 0 { seed } else { seed.derive("again", again) }
 }
 
 /// Ends the open assignments of a buffered job whose time is over, so that their places are free.

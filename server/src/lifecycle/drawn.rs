@@ -12,6 +12,11 @@ use crate::fleet::Fleet;
 use crate::fleet::lobby::Work;
 use crate::services::Services;
 
+/// The examples that a client has told. A private job keeps no figure of a client.
+pub(super) fn told(round: &RoundRow, candidate: &Candidate) -> u64 {
+    if round.policy().is_private { 0 } else { candidate.examples }
+}
+
 /// Stores the assignments of clients that were drawn for a round. Returns false when one of them got other work since
 /// it was seen in the lobby; then the caller drops the transaction, those clients stand up ([`stand_up`]), and the
 /// driver draws again.

@@ -8,7 +8,7 @@ use tributary_protocol::device::EvaluationReport;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::state::{AbandonReason, Phase, Task};
 
-use super::drawn::{assign, commit_and_give, stand_up};
+use super::drawn::{assign, commit_and_give, stand_up, told};
 use super::expiry::{Need, expire_one};
 use super::open_groups;
 use super::privacy;
@@ -111,8 +111,7 @@ fn drawn(round: &RoundRow, candidate: &Candidate) -> NewAssignment {
         round: round.key(),
         client: candidate.client,
         base_version: round.base_version,
-        // A private job keeps no figure of a client.
-        examples: if round.policy().is_private { 0 } else { candidate.examples },
+        examples: told(round, candidate),
         places: candidate.relay.unwrap_or(0),
         term: Term::Round,
     }

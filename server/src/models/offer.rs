@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
+use tributary_engine::round::Term;
 use tributary_protocol::device::{ASK_EVERY_MS_MIN, Assignment, Plan};
 use tributary_protocol::download::{CompanionFile, DELTA_CHAIN_MAX, FormFile, ModelDeltaFile, ModelForm};
 use tributary_protocol::model::Companion;
 use tributary_protocol::relay::RelayTerms;
-use tributary_protocol::seed::Seed;
 use tributary_protocol::state::Task;
 
 use crate::db::{AssignmentRow, ClientRow, DbError, MadeFor, ModelFileRow, RoundRow, Tx};
@@ -96,8 +96,7 @@ fn described(services: &Services, client: &ClientRow, work: &Work, spec: &JobSpe
     let deadline_in_ms = u64::try_from(left_ms).ok().filter(|left_ms| *left_ms > 0)?;
     let key = row.round();
     let seed = match round.policy().is_private {
-        // One that followed from the seed of the round could be searched for it, and that tells who else was drawn.
-        true => Seed(0).derive(&row.id.to_string(), 0),
+        true => Term::private_seed(row.id),
         false => row.term().seed(round.seed(), client.number),
     };
     // An update with a larger weight than the client told is refused, so the client learns what it told.

@@ -15,6 +15,7 @@ use tributary_engine::aggregate::{
 };
 use tributary_engine::job::JobSpec;
 use tributary_engine::privacy::{Buffers, IntegerClip, NOISE_BLOCK, Terms};
+use tributary_protocol::fixed::Weight;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::model::Companion;
@@ -87,7 +88,8 @@ async fn add_updates(
     let clips: HashMap<AssignmentId, Option<IntegerClip>> = ids.into_iter().zip(clips).collect();
     let into = |update: &StoredUpdate| {
         sum.count(scaling(update).is_whole);
-        Ok(Some(ClippedInto::new(Arc::clone(sum), scaling(update), clips[&update.assignment])))
+        let clipped = ClippedInto::new(Arc::clone(sum), scaling(update), clips[&update.assignment]);
+        Ok(Some(clipped.weighing(spec.discount().weight(Weight::examples(1), update.staleness))))
     };
     each(services, spec, updates.to_vec(), into, |_, _| ()).await?;
     Ok(())

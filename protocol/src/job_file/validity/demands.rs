@@ -51,7 +51,8 @@ fn privacy(is_set: bool) -> Setting {
     Setting::of("[privacy]")
         .needs(&[Need::EqualWeights], "bounds what one update changes, so all count alike")
         .needs(&[Need::DeltaAlone], "clips the delta, and knows no bound of another vector beside it")
-        .needs(&[Need::NewestBase], "counts the versions between two updates of a unit in rounds of the newest one")
+        .needs(&[Need::OneOfEach], "bounds what one unit changes in a version, so it contributes once at most")
+        .denies(&[Need::MovingDivisor], "divides by a fixed number, whatever came")
         .denies(&[Need::Figures], "keeps what single clients report to nobody")
         .when(is_set)
 }
@@ -122,7 +123,8 @@ fn mode(mode: Mode) -> Vec<Setting> {
                 .denies(&[Need::Cohorts], "has members that stay, and as many updates as members make a version")
                 .denies(&[Need::Redraw], "makes a member leave that misses its deadline")
                 .denies(&[Need::RoundEnds], ENDLESS)
-                .denies(&[Need::NewestBase], "lets members work on versions that fall behind"),
+                .denies(&[Need::NewestBase], "lets members work on versions that fall behind")
+                .denies(&[Need::OneOfEach], "counts several updates of a fast member in a version"),
         ],
         Mode::Buffered { staleness_weight, divisor, fetch_every, push_every, .. } => {
             let is_discounted = staleness_weight != StalenessWeight::Constant;
@@ -139,6 +141,9 @@ fn mode(mode: Mode) -> Vec<Setting> {
                 Setting::with("[round] mode divisor", "count")
                     .needs(&[Need::FreeDivisor], "divides by the weights without their discounts")
                     .when(is_discounted && divisor == Divisor::Count),
+                Setting::with("[round] mode divisor", "weights")
+                    .needs(&[Need::MovingDivisor], "divides by the weights with their discounts")
+                    .when(is_discounted && divisor == Divisor::Weights),
                 Setting::of("[round] mode fetch_every")
                     .denies(&[Need::KnownAge], "lets a client's own weights be older between fetches")
                     .denies(&[Need::OneTraining], "lets a client continue from its own weights")

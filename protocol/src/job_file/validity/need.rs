@@ -25,6 +25,10 @@ pub(super) enum Need {
     Weights,
     /// The sum of a buffer may be divided by another number than that of its weights.
     FreeDivisor,
+    /// The sum of a buffer may be divided by a number that follows from what came.
+    MovingDivisor,
+    /// A client contributes to a version once at most.
+    OneOfEach,
     /// An update counts in full, however late it is.
     FullCount,
     /// All updates count alike.
@@ -93,6 +97,8 @@ impl Need {
                 "set staleness_weight = { kind = \"constant\" }, or combine = \"weighted_mean\" or \"uniform_mean\""
             }
             Self::FreeDivisor => "set divisor = \"weights\", or staleness_weight = { kind = \"constant\" }",
+            Self::MovingDivisor => "set divisor = \"count\"",
+            Self::OneOfEach => "set mode = { kind = \"buffered\", .. } or { kind = \"synchronous\" }",
             Self::EqualWeights => "set combine = \"uniform_mean\"",
             Self::SumsOfGroups => {
                 "set combine = \"uniform_mean\", or \"median\", \"trimmed_mean\" or \"norm_clipping\" with one norm, \

@@ -18,6 +18,7 @@ mod masked_gate;
 mod noised;
 mod private;
 mod private_answers;
+mod private_buffered;
 mod private_seeds;
 mod restart;
 mod result;

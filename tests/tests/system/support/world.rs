@@ -204,7 +204,12 @@ impl World {
 
     /// An enrolment token for relays.
     pub(crate) async fn relay_token(&self) -> String {
-        let wanted = json!({ "kind": "enrolment", "population": "devices", "attributes": { "relay": "true" } });
+        self.token_granting("relay", "true").await
+    }
+
+    /// An enrolment token that grants this attribute.
+    async fn token_granting(&self, name: &str, value: &str) -> String {
+        let wanted = json!({ "kind": "enrolment", "population": "devices", "attributes": { name: value } });
         let created: CreatedToken = self.operate(Method::POST, "/tokens", &wanted).await.ok();
         created.secret.expose()
     }
@@ -508,7 +513,16 @@ impl World {
 
     /// Enrols a device.
     pub(crate) async fn device(&self) -> Device {
-        let request = self.request(Method::POST, "/device/v1/clients").bearer_auth(&self.enrolment);
+        self.enrolled_with(&self.enrolment).await
+    }
+
+    /// Enrols a device to which its token grants this attribute.
+    pub(crate) async fn device_granted(&self, name: &str, value: &str) -> Device {
+        self.enrolled_with(&self.token_granting(name, value).await).await
+    }
+
+    async fn enrolled_with(&self, token: &str) -> Device {
+        let request = self.request(Method::POST, "/device/v1/clients").bearer_auth(token);
         let enrolled = Answer::to(request.json(&json!({}))).await.ok();
         Device::new(self.http.clone(), self.server(), &enrolled)
     }

@@ -101,15 +101,16 @@ pub(super) const TOLD: &[(&str, &str)] = &[
          ended_at_ms evaluation_metrics expired failed folded goal loss measured_on minimum number opened_at_ms phase \
          reason rejected reported saved_ms selected_at_ms spare step_norm task weight",
     ),
-    ("RoundBuffer", "concurrency slack staleness_max staleness_mean"),
+    ("RoundBuffer", "concurrency lost_weight slack staleness_max staleness_mean"),
     (
         "RoundDetail",
         "classes classes_measured_on clocks evaluation explanation groups phases round staleness waiting_for_group what_if",
     ),
     ("MemberClock", "client_number clock is_working missed_at_ms"),
     ("ShapeCount", "by_class count shape"),
-    ("StaleClient", "client client_number staleness_max staleness_mean updates"),
-    ("StalenessCount", "staleness updates"),
+    // The examples are updates here, of one each, and what they lost follows from how late they were.
+    ("StaleClient", "client client_number examples lost_weight staleness_max staleness_mean updates"),
+    ("StalenessCount", "examples staleness updates"),
     ("StopPolicy", "accuracy at_least at_most metric rounds"),
     ("Tagged", "name"),
     ("Target", "accuracy at_ms bytes_up clients_ms round"),
@@ -133,8 +134,5 @@ pub(super) const NEVER_TOLD: &[(&str, &str)] = &[
     ("Privacy", "test_key"),
     ("Progress", "useful_updates"),
     ("Round", "adapted_goal diversity metrics mu norm_max seed training_loss"),
-    ("RoundBuffer", "lost_weight"),
-    ("StaleClient", "examples lost_weight"),
-    ("StalenessCount", "examples"),
     ("UsefulUpdates", "batch text updates"),
 ];

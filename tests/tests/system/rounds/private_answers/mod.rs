@@ -20,6 +20,7 @@ use tributary_protocol::state::{JobState, Phase};
 use tributary_server::notify::Sender;
 
 use super::private::{often, private};
+use super::private_buffered::private as buffered_private;
 use crate::support::{Answer, Device, Log, WEIGHTS, Webhook, World, delta_file, job_file};
 use document::{Document, Members, schema};
 use figures::{
@@ -141,17 +142,24 @@ async fn played(file: &Value) -> Found {
     b.put_update(second.id, &heavy, small).await.refused(ProblemType::UpdateRejected);
     let (light, large) = (reported(EXAMPLES[2], 2), delta_file(&third, &[VALUE_REFUSED as f32; WEIGHTS]));
     c.put_update(third.id, &light, large).await.refused(ProblemType::UpdateRejected);
-    world.pass_ms(10_000).await;
-    assert_eq!(world.round(job.head.id, 2).await.phase, Phase::Abandoned);
-    // The longest pause after an abandoned round.
-    world.pass_ms(4_000).await;
+    let last = match file["round"]["mode"].is_null() {
+        // A buffer waits for others.
+        false => 2,
+        true => {
+            world.pass_ms(10_000).await;
+            assert_eq!(world.round(job.head.id, 2).await.phase, Phase::Abandoned);
+            // The longest pause after an abandoned round.
+            world.pass_ms(4_000).await;
+            3
+        }
+    };
 
     for (place, (device, assignment)) in devices.iter().zip(world.assign([a, b, c]).await).enumerate() {
         contribute(device, &assignment, place).await;
     }
     world.drive().await;
     assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Completed);
-    found.read(&world, &document, &job, (a, 3)).await;
+    found.read(&world, &document, &job, (a, last)).await;
     Sender::new(settings).unwrap().send_due(world.app()).await.unwrap();
 
     let bodies = webhook.taken.lock().unwrap().iter().map(|(body, _)| body.to_string()).collect::<Vec<_>>();
@@ -179,8 +187,14 @@ fn with_figures(mut file: Value) -> Value {
 
 #[tokio::test]
 async fn no_answer_about_a_private_job_tells_a_figure_of_a_single_client() {
-    for privacy in [often(&json!({})), json!({ "separation": 1 })] {
-        let found = played(&with_figures(private(2, &privacy))).await;
+    let gaussian = often(&json!({}));
+    let mode = json!({ "buffer": 3, "concurrency": 3 });
+    for (privacy, file) in [
+        ("gaussian", private(2, &gaussian)),
+        ("blt", private(2, &json!({ "separation": 1 }))),
+        ("buffered", buffered_private(&mode, 2, &gaussian)),
+    ] {
+        let found = played(&with_figures(file)).await;
         let figures = found.figures();
         assert!(figures.is_empty(), "{privacy}: {figures:#?}");
         let told = found.told(NEVER_TOLD);
