@@ -46,7 +46,15 @@ export interface Options {
    * every call fails with `setup`, and a training without kernels with `training`. Evaluations are on the CPU.
    */
   device?: "cpu" | "auto" | "gpu";
+  /**
+   * Answers analyses: the values of all rows, by the names of their columns. It is asked before each session. Rows never
+   * leave the device; what is sent are the sums that an analysis asks for. Without it, none is asked.
+   */
+  table?: () => Table | Promise<Table>;
 }
+
+/** Columns of as many values each. */
+export type Table = Record<string, Value[]>;
 
 export interface Examples {
   /** Shape of one input, for example `[64]`. */
@@ -150,7 +158,7 @@ export class Client {
   runOnce(examples: Examples, onProgress?: (progress: Progress) => void): Promise<Outcome>;
   /**
    * The same for a page with several models: example sets by the names that jobs give in `data`. A job without a name
-   * uses the set whose name is the empty text.
+   * uses the set whose name is the empty text. A page that only answers analyses has no sets: `runSets({})`.
    */
   runSets(sets: Record<string, Examples>, onProgress?: (progress: Progress) => void): Promise<Outcome>;
   /**

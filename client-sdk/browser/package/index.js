@@ -72,12 +72,17 @@ class Calls {
   }
 }
 
+const CANCELLED = { message: "the session was cancelled", kind: "cancelled" };
+
 export class Client {
   #options;
+  #table;
+  #cancelled = 0;
   #calls;
 
-  constructor(options) {
-    this.#options = { store: "tributary", ...options };
+  constructor({ table, ...options }) {
+    this.#options = { store: "tributary", ...options, answers: table !== undefined };
+    this.#table = table;
     this.#calls = new Calls({ method: "open", argument: this.#options });
   }
 
@@ -102,7 +107,8 @@ export class Client {
       const arrays = [Uint32Array.from(shape), Float32Array.from(inputs), Uint32Array.from(labels)];
       return [name, { shape: arrays[0], inputs: arrays[1], labels: arrays[2] }];
     });
-    return this.#calls.call("runOnce", named, onProgress);
+    const run = (table) => this.#calls.call("runOnce", { named, table }, onProgress);
+    return this.#table ? this.#rows().then(run) : run([]);
   }
 
   model(job) {
@@ -114,9 +120,18 @@ export class Client {
     return opened({ channel, freshness, options: this.#options });
   }
 
+  /** The columns of the page's table. */
+  async #rows() {
+    const before = this.#cancelled;
+    const columns = Object.entries(await this.#table());
+    if (before !== this.#cancelled) throw failure(CANCELLED);
+    return columns.map(([name, values]) => [name, Array.from(values, raw)]);
+  }
+
   cancel() {
+    this.#cancelled++;
     // A computation listens to nobody, so the worker ends. What it stored is whole: an entry is replaced in one step.
-    this.#calls.end({ message: "the session was cancelled", kind: "cancelled" });
+    this.#calls.end(CANCELLED);
   }
 
   close() {

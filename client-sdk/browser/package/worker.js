@@ -2,7 +2,7 @@
 
 import { Gpu } from "./gpu.js";
 import { EntryStore } from "./store.js";
-import start, { BrowserClient, BrowserModel, BrowserSets } from "./tributary_browser.js";
+import start, { BrowserClient, BrowserModel, BrowserSets, BrowserTable } from "./tributary_browser.js";
 
 const WASM = new URL("./tributary_browser_bg.wasm", import.meta.url);
 
@@ -110,6 +110,12 @@ function setsOf(named) {
   return sets;
 }
 
+function tableOf(columns) {
+  const table = new BrowserTable();
+  for (const [name, values] of columns) table.add(name, values);
+  return table;
+}
+
 async function answer(opened, method, argument) {
   const client = await opened;
   switch (method) {
@@ -124,7 +130,7 @@ async function answer(opened, method, argument) {
     case "openJobs":
       return JSON.parse(await client.openJobs());
     case "runOnce":
-      return JSON.parse(await client.runOnce(setsOf(argument)));
+      return JSON.parse(await client.runOnce(setsOf(argument.named), tableOf(argument.table)));
     default:
       throw new Error(`there is no call ${method}`);
   }

@@ -18,6 +18,7 @@ use crate::model::BrowserModel;
 use crate::outcome::{described, misused, thrown};
 use crate::script::{Browser, console_error};
 use crate::store::BrowserStore;
+use crate::table::{BrowserTable, PageTable};
 use crate::training::{ReportingTrainer, Results};
 use crate::transport::{FetchTransport, Traffic};
 
@@ -48,11 +49,22 @@ enum Device {
     Gpu,
 }
 
-/// The client's settings, and what trains, which only browsers have a setting for.
-fn parsed(settings: &str) -> serde_json::Result<(Settings, Device)> {
+/// What only browsers have a setting for.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Own {
+    /// What trains.
+    device: Device,
+    /// Whether the page gives a table with each session.
+    answers: bool,
+}
+
+/// The client's settings, and those of browsers.
+fn parsed(settings: &str) -> serde_json::Result<(Settings, Own)> {
+    let own = serde_json::from_str(settings)?;
     let mut settings: serde_json::Map<String, serde_json::Value> = serde_json::from_str(settings)?;
-    let device = settings.remove("device").map(serde_json::from_value).transpose()?;
-    Ok((serde_json::from_value(settings.into())?, device.unwrap_or_default()))
+    settings.retain(|name, _| name != "device" && name != "answers");
+    Ok((serde_json::from_value(settings.into())?, own))
 }
 
 /// One client of a coordinator.
@@ -64,6 +76,7 @@ pub struct BrowserClient {
     /// `None` on the CPU.
     gpu: Option<BrowserGpu>,
     device: Device,
+    table: Arc<PageTable>,
     clock: Arc<BrowserClock>,
 }
 
@@ -76,17 +89,21 @@ impl BrowserClient {
     #[wasm_bindgen(constructor)]
     pub fn new(settings: &str, browser: Browser) -> Result<Self, JsValue> {
         std::panic::set_hook(Box::new(|panic| console_error(&panic.to_string())));
-        let (mut settings, device) = parsed(settings).map_err(|error| misused(&error.to_string()))?;
+        let (mut settings, Own { device, answers }) = parsed(settings).map_err(|error| misused(&error.to_string()))?;
         settings.sdk = Some("browser".to_owned());
         PAGE.set(Some(browser.clone()));
         let (errands, traffic) = (Errands::of(browser.clone()), Traffic::default());
         let clock = Arc::new(BrowserClock(errands.clone()));
         let gpu = browser.gpu().map(|_| BrowserGpu(errands.clone()));
-        let builder = Builder::from(settings)
+        let table = Arc::new(PageTable::default());
+        let mut builder = Builder::from(settings)
             .store(Arc::new(BrowserStore::read(&browser, errands.clone())))
             .transport(Arc::new(FetchTransport { errands, traffic: traffic.clone() }))
             .clock(Arc::clone(&clock) as Arc<_>);
-        Ok(Self { client: builder.build().map_err(|error| thrown(&error))?, traffic, gpu, device, clock })
+        if answers {
+            builder = builder.table(Arc::clone(&table) as Arc<_>);
+        }
+        Ok(Self { client: builder.build().map_err(|error| thrown(&error))?, traffic, gpu, device, table, clock })
     }
 
     /// The client's id. Enrols it first if it has none.
@@ -135,12 +152,13 @@ impl BrowserClient {
         Ok(usable.map(BrowserModel::from))
     }
 
-    /// Runs one session with these example sets. Returns the outcome as JSON.
+    /// Runs one session with these example sets, and a table that answers analyses. Returns the outcome as JSON.
     ///
     /// # Errors
     /// A JavaScript error with a `kind`.
     #[wasm_bindgen(js_name = runOnce)]
-    pub async fn run_once(&self, examples: BrowserSets) -> Result<String, JsValue> {
+    pub async fn run_once(&self, examples: BrowserSets, table: Option<BrowserTable>) -> Result<String, JsValue> {
+        self.table.set(table.unwrap_or_default());
         let (mut sets, work) = (Sets::new(), Results::default());
         for (name, examples) in examples.0 {
             let (gpu, is_required, clock) = (self.gpu.clone(), self.device == Device::Gpu, Arc::clone(&self.clock));

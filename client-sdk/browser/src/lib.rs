@@ -11,6 +11,7 @@
 //! | `errands` | what the SDK asks of the browser, and the task that does it |
 //! | `transport`, `store`, `clock` | the SDK's traits, as errands |
 //! | `training` | the trainer of layers, on the CPU or the GPU, which reports its progress |
+//! | `table` | the rows from which a page answers analyses |
 //! | `gpu` | the GPU as the trainer uses it, as errands |
 //! | `script` | what the worker's script gives |
 //! | `outcome` | results and errors as JavaScript sees them |
@@ -25,6 +26,7 @@ mod model;
 mod outcome;
 mod script;
 mod store;
+mod table;
 mod training;
 mod transport;
 

@@ -1,4 +1,4 @@
-/* Lines of texts between commas, for the program beside it: the first line has the names. */
+/* Lines of texts between commas, for the programs beside it: the first line has the names. */
 #ifndef LINES_H
 #define LINES_H
 
@@ -40,19 +40,6 @@ static int open_lines(const char *path, struct lines *lines) {
     if (!lines->file || !fgets(lines->header, sizeof lines->header, lines->file)) return -1;
     lines->columns = cut(lines->header, lines->names);
     return 0;
-}
-
-/* The bytes of a file, to be freed; null if it cannot be read. */
-static uint8_t *read_file(const char *path, size_t *bytes) {
-    FILE *file = fopen(path, "rb");
-    if (!file) return NULL;
-    fseek(file, 0, SEEK_END);
-    long length = ftell(file);
-    rewind(file);
-    uint8_t *content = length > 0 ? malloc((size_t)length) : NULL;
-    *bytes = content ? fread(content, 1, (size_t)length, file) : 0;
-    fclose(file);
-    return content;
 }
 
 #endif

@@ -8,6 +8,19 @@
 
 #include "lines.h"
 
+/* The bytes of a file, to be freed; null if it cannot be read. */
+static uint8_t *read_file(const char *path, size_t *bytes) {
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    fseek(file, 0, SEEK_END);
+    long length = ftell(file);
+    rewind(file);
+    uint8_t *content = length > 0 ? malloc((size_t)length) : NULL;
+    *bytes = content ? fread(content, 1, (size_t)length, file) : 0;
+    fclose(file);
+    return content;
+}
+
 static TributaryStatus of_file(const char *path, TributaryModel **model) {
     size_t bytes = 0;
     uint8_t *file = read_file(path, &bytes);

@@ -96,6 +96,20 @@ typedef struct TributaryAttester {
     int32_t (*attest)(void *context, const uint8_t *key, TributaryAttestation *attestation);
 } TributaryAttester;
 
+/* The rows of a table, which `tributary_row` adds. */
+typedef struct TributaryRows TributaryRows;
+
+/* The rows from which a client answers analyses. They never leave the device: what is sent are the sums that an analysis
+ * asks for. */
+typedef struct TributaryTable {
+    /* Passed to the function. */
+    void *context;
+    /* Passes each row to `tributary_row`, with a value for each of these columns. The thread that runs a session calls
+     * it. It returns `TRIBUTARY_STATUS_OK`, `TRIBUTARY_STATUS_DOES_NOT_FIT` if the app has no such column, or another
+     * status that a trainer may return. */
+    int32_t (*rows)(void *context, const char *const *columns, size_t columns_count, TributaryRows *rows);
+} TributaryTable;
+
 /* Settings of a client. Zeros and nulls are the defaults, where there are any. */
 typedef struct TributarySettings {
     /* `sizeof(TributarySettings)`. What a later release adds is zero for apps that were compiled before. */
@@ -142,6 +156,8 @@ typedef struct TributarySettings {
     double epsilon_max;
     /* Largest norm to which updates are clipped, where they are masked; 0 for any. */
     double clip_max;
+    /* Answers analyses. May be null: then none is asked. */
+    const TributaryTable *table;
 } TributarySettings;
 
 /* The device at a moment. -1 is unknown, which hinders nothing. */
@@ -300,7 +316,7 @@ typedef struct TributaryOutcome {
 
 /* A value of a row. */
 typedef struct TributaryValue {
-    /* Name of its column. */
+    /* Name of its column; not read in the rows of a table. */
     const char *column;
     /* A category, an ISO date, or a number as text; an empty one is missing. Null: it is `number`. */
     const char *text;
@@ -363,6 +379,10 @@ TributaryStatus tributary_open_jobs(const TributaryClient *client, const char **
 /* Passes a statement of the device's platform: its kind, for example `ios-app-attest`, and its text, binary ones in
  * base64. An attester calls it. */
 TributaryStatus tributary_attest(TributaryAttestation *attestation, const char *platform, const char *statement);
+
+/* Adds a row: as many values as there are columns, in their order; the `column` of a value may be null. A table calls
+ * it. */
+TributaryStatus tributary_row(TributaryRows *rows, const TributaryValue *row, size_t count);
 
 /* Frees a client; null is allowed. No session of it may run. */
 void tributary_client_free(TributaryClient *client);

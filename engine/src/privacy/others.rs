@@ -168,8 +168,8 @@ fn the_bound_on_draws_of_a_fixed_size_is_as_printed() {
     }
 }
 
-/// A job with a cohort of a fixed size claims less than could be proven of its draws, so it promises too much to nobody.
-/// Exchanging a member is two changes of one clip, so the bound has half of the noise.
+/// A job with a cohort of a fixed size claims less than could be proven of its draws. Exchanging a member is two
+/// changes of one clip, so the bound has half of the noise.
 #[test]
 fn a_cohort_of_a_fixed_size_is_charged_more_than_its_bound() {
     let (rate, times, delta) = (0.02, 500, 1e-6);

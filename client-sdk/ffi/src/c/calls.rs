@@ -21,6 +21,7 @@ use crate::examples::Examples;
 use crate::host::{Conditions, Host};
 use crate::keys::KeyStore;
 use crate::outcome::Outcome;
+use crate::table::Table;
 use crate::trainer::{Trainer, checked};
 
 /// Gives C a new object.
@@ -57,8 +58,8 @@ pub(super) unsafe fn free<T>(object: *mut T) {
 /// Makes a client. Nothing is read, written or sent yet. Free it with `tributary_client_free`.
 ///
 /// # Safety
-/// The pointers are null or valid, and texts end with a zero. The contexts of key store and attester live as long as
-/// the client.
+/// The pointers are null or valid, and texts end with a zero. The contexts of key store, attester and table live as
+/// long as the client.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_client_new(
     settings: *const TributarySettings,
@@ -76,7 +77,11 @@ pub unsafe extern "C" fn tributary_client_new(
                 true => None,
                 false => Some(Arc::new(FromC(*there("attester", asked.attester)?))),
             };
-            Ok(TributaryClient(Client::new(read(&asked)?, keys, attester, None)?))
+            let table: Option<Arc<dyn Table>> = match asked.table.is_null() {
+                true => None,
+                false => Some(Arc::new(FromC(*there("table", asked.table)?))),
+            };
+            Ok(TributaryClient(Client::new(read(&asked)?, keys, attester, table)?))
         })
     })
 }

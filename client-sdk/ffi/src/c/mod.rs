@@ -6,6 +6,7 @@
 //! | `calls` | functions that C calls |
 //! | `models` | the same for models that predict |
 //! | `sets` | the same for apps with several models |
+//! | `tables` | the call with which a table answers analyses, and its callback |
 //! | `callbacks` | C's functions as the callbacks of the SDK |
 //! | `status` | results of calls, and the text of the last error |
 //!
@@ -21,6 +22,7 @@ pub mod sets;
 mod sets_tests;
 mod settings;
 pub mod status;
+pub mod tables;
 #[cfg(test)]
 mod tests;
 pub mod types;

@@ -54,6 +54,7 @@ fn c_settings() -> (TributarySettings, [CString; 3]) {
         survivors_min: 0,
         epsilon_max: 0.0,
         clip_max: 0.0,
+        table: null(),
     };
     (settings, texts)
 }
@@ -502,7 +503,8 @@ fn the_header_declares_what_is_exported() {
         include_str!("status.rs"),
         include_str!("calls.rs"),
         include_str!("models.rs"),
-        include_str!("sets.rs")
+        include_str!("sets.rs"),
+        include_str!("tables.rs")
     );
     let exported = functions(sources, "extern \"C\" fn ", |one| one.split(':').next().unwrap().to_owned());
     let last_word = |one: &str| one.rsplit([' ', '*']).next().unwrap().to_owned();
@@ -512,7 +514,7 @@ fn the_header_declares_what_is_exported() {
         types.iter().flat_map(|begin| functions(HEADER, &format!("\n{begin}"), last_word)).collect();
     declared.sort();
     assert_eq!(declared, exported);
-    assert_eq!(exported.len(), 38);
+    assert_eq!(exported.len(), 39);
 }
 
 macro_rules! layout {
@@ -534,8 +536,9 @@ fn structures_have_the_same_layout_in_c() {
         TributarySettings {
             size, server, token, state_dir, ca_pem, attributes, attributes_count, wait_ms, allow_plaintext, key_store,
             checkpoint_every_s, attester, channels, channels_count, consent, consent_given_at_ms, secure_aggregation,
-            signed_groups, survivors_min, epsilon_max, clip_max
+            signed_groups, survivors_min, epsilon_max, clip_max, table
         }
+        TributaryTable { context, rows }
         TributaryAttester { context, attest }
         TributaryDevice { metered, charging, battery_percent, thermal }
         TributaryConditions { unmetered, battery_percent_min, cool, time_budget_ms }

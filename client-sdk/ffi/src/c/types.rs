@@ -10,6 +10,7 @@ use crate::client::{Cancel, Client};
 use crate::examples::Examples;
 use crate::model::Model;
 use crate::sets::Sets;
+use crate::table::Cell;
 use crate::trainer::Stop;
 
 /// A client of one coordinator. Its calls block the calling thread; it does one at a time.
@@ -87,6 +88,29 @@ pub struct TributaryAttester {
     >,
 }
 
+/// The rows of a table, which `tributary_row` adds.
+pub struct TributaryRows(pub(super) Vec<Vec<Cell>>);
+
+/// The rows from which a client answers analyses. They never leave the device: what is sent are the sums that an
+/// analysis asks for.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TributaryTable {
+    /// Passed to the function.
+    pub context: *mut c_void,
+    /// Passes each row to `tributary_row`, with a value for each of these columns. The thread that runs a session calls
+    /// it. It returns `TRIBUTARY_STATUS_OK`, `TRIBUTARY_STATUS_DOES_NOT_FIT` if the app has no such column, or another
+    /// status that a trainer may return.
+    pub rows: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            columns: *const *const c_char,
+            columns_count: usize,
+            rows: *mut TributaryRows,
+        ) -> i32,
+    >,
+}
+
 /// Settings of a client. Zeros and nulls are the defaults, where there are any.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -135,6 +159,8 @@ pub struct TributarySettings {
     pub epsilon_max: f64,
     /// Largest norm to which updates are clipped, where they are masked; 0 for any.
     pub clip_max: f64,
+    /// Answers analyses. May be null: then none is asked.
+    pub table: *const TributaryTable,
 }
 
 /// A structure that an app fills in, and that may grow: its first member is its size, as the app's header has it.
@@ -331,7 +357,7 @@ pub struct TributaryOutcome {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TributaryValue {
-    /// Name of its column.
+    /// Name of its column; not read in the rows of a table.
     pub column: *const c_char,
     /// A category, an ISO date, or a number as text; an empty one is missing. Null: it is `number`.
     pub text: *const c_char,

@@ -16,6 +16,7 @@
 //! | [`smallest`] | the shortest apps of all languages |
 //! | [`two_models`] | apps of all languages with two models |
 
+mod answers;
 mod app;
 mod boards;
 mod client;
