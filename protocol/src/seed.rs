@@ -60,6 +60,7 @@ impl<R: Rng> Stream<R> {
     ///
     /// # Panics
     /// If `bound` is 0.
+    #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "an empty range has no member");
         let limit = u64::MAX - u64::MAX % bound;

@@ -49,9 +49,9 @@ impl Normal {
 
     /// The next draw with [`FIXED_PLACES`] binary places, rounded towards zero.
     pub fn fixed(&mut self) -> i128 {
-        let Drawn { whole, mut part, is_negative } = self.draw();
-        let second = part.word(1, &mut self.0);
-        let places = (u128::from(part.first) << (FIXED_PLACES - 64)) | u128::from(second >> (128 - FIXED_PLACES));
+        let Drawn { whole, part, is_negative } = self.draw();
+        let [first, second] = part.two_words(&mut self.0);
+        let places = (u128::from(first) << (FIXED_PLACES - 64)) | u128::from(second >> (128 - FIXED_PLACES));
         let magnitude = ((u128::from(whole) << FIXED_PLACES) | places).cast_signed();
         if is_negative { -magnitude } else { magnitude }
     }

@@ -7,54 +7,65 @@ use std::cmp::Ordering;
 use crate::seed::SecretStream;
 
 /// A number in `[0, 1)` of which so many words are known: those behind the first are found where a comparison ties, and
-/// kept.
+/// kept. Ties are rare, so most numbers are one word.
 #[derive(Debug)]
 pub(super) struct Uniform {
     pub(super) first: u64,
-    rest: Vec<u64>,
-    further: Further,
+    /// None for a uniform number of which no further word is known.
+    further: Option<Box<Further>>,
 }
 
-/// Where further words come from.
-#[derive(Debug)]
-enum Further {
-    /// The number is uniform.
-    Drawn,
-    /// The number is a fraction: this remainder, divided by that.
-    Divided(u64, u64),
+/// Words behind the first.
+#[derive(Debug, Default)]
+struct Further {
+    known: Vec<u64>,
+    /// Where the number is a fraction: its remainder, to be divided by that. Else it is uniform.
+    divided: Option<(u64, u64)>,
 }
 
 impl Uniform {
     /// A uniform number.
     pub(super) fn draw(stream: &mut SecretStream) -> Self {
-        Self { first: stream.next_u64(), rest: Vec::new(), further: Further::Drawn }
+        Self { first: stream.next_u64(), further: None }
     }
 
     /// The fraction `over / under`, exactly; `over` is below `under`.
     pub(super) fn fraction(over: u64, under: u64) -> Self {
         let (first, remainder) = next_word(over, under);
-        Self { first, rest: Vec::new(), further: Further::Divided(remainder, under) }
+        Self { first, further: Some(Box::new(Further { known: Vec::new(), divided: Some((remainder, under)) })) }
     }
 
-    pub(super) fn word(&mut self, at: usize, stream: &mut SecretStream) -> u64 {
-        while self.rest.len() < at {
-            let word = match &mut self.further {
-                Further::Drawn => stream.next_u64(),
-                Further::Divided(over, under) => {
+    /// Its first two words.
+    pub(super) fn two_words(mut self, stream: &mut SecretStream) -> [u64; 2] {
+        let second = if self.further.is_none() { stream.next_u64() } else { self.further(0, stream) };
+        [self.first, second]
+    }
+
+    /// The word at this place, of those behind the first.
+    fn further(&mut self, at: usize, stream: &mut SecretStream) -> u64 {
+        let Further { known, divided } = &mut **self.further.get_or_insert_default();
+        while known.len() <= at {
+            known.push(match divided {
+                None => stream.next_u64(),
+                Some((over, under)) => {
                     let (word, remainder) = next_word(*over, *under);
                     *over = remainder;
                     word
                 }
-            };
-            self.rest.push(word);
+            });
         }
-        if at == 0 { self.first } else { self.rest[at - 1] }
+        known[at]
     }
 
     /// Whether this number is below another one, of which at least one is drawn.
     fn is_below(&mut self, other: &mut Self, stream: &mut SecretStream) -> bool {
+        if self.first != other.first { self.first < other.first } else { self.ties_below(other, stream) }
+    }
+
+    #[cold]
+    fn ties_below(&mut self, other: &mut Self, stream: &mut SecretStream) -> bool {
         for at in 0.. {
-            match self.word(at, stream).cmp(&other.word(at, stream)) {
+            match self.further(at, stream).cmp(&other.further(at, stream)) {
                 Ordering::Less => return true,
                 Ordering::Greater => return false,
                 Ordering::Equal => {}
@@ -97,7 +108,7 @@ pub(super) fn falls(k: u64, x: &mut Uniform, stream: &mut SecretStream) -> bool 
         if !next.is_below(least.as_mut().unwrap_or(x), stream) {
             return is_even;
         }
-        let choice = stream.below(2 * k + 2);
+        let choice = choice(k, stream);
         if choice > 2 * k {
             return is_even;
         }
@@ -105,6 +116,16 @@ pub(super) fn falls(k: u64, x: &mut Uniform, stream: &mut SecretStream) -> bool 
             return is_even;
         }
         (least, is_even) = (Some(next), !is_even);
+    }
+}
+
+/// A choice of `2k + 2`. Most have a small k, and a division by a number that the compiler knows is a product.
+fn choice(k: u64, stream: &mut SecretStream) -> u64 {
+    match k {
+        0 => stream.below(2),
+        1 => stream.below(4),
+        2 => stream.below(6),
+        _ => stream.below(2 * k + 2),
     }
 }
 
@@ -118,7 +139,7 @@ mod tests {
         let mut stream = SecretStream::of([0; 32]);
         let mut words = |over, under| {
             let mut fraction = Uniform::fraction(over, under);
-            [0, 1, 2].map(|at| fraction.word(at, &mut stream))
+            [fraction.first, fraction.further(0, &mut stream), fraction.further(1, &mut stream)]
         };
         assert_eq!(words(1, 3), [0x5555_5555_5555_5555; 3]);
         assert_eq!(words(1, 2), [1 << 63, 0, 0]);

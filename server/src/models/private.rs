@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::{FuturesOrdered, StreamExt};
 use tributary_engine::aggregate::{
     ClippedInto, Grid, NoiseMaker, NoisePiece, NormOf, PrivateSum, Scaling, SharedCombined, SquaresOf,
 };
@@ -109,26 +109,24 @@ async fn add_noise(
     let of_count = NoiseMaker::place_of_count(total);
     let piece = BLOCKS_AT_ONCE * NOISE_BLOCK;
     let pieces = (0..total).step_by(piece).map(|first| first..total.min(first + piece));
-    let pieces = pieces.chain(std::iter::once(of_count..of_count + 1));
+    let mut pieces = pieces.chain(std::iter::once(of_count..of_count + 1));
     let mut noise_of_count = 0;
-    // Buffers are read in order, and noise is made of several pieces at a time.
-    let mut pieces = pieces.peekable();
-    while pieces.peek().is_some() {
-        let mut made = Vec::new();
-        for values in pieces.by_ref().take(PIECES_AT_ONCE) {
+    // Buffers are read in order, and while those of one piece are written, noise is made of the next ones.
+    let mut making = FuturesOrdered::new();
+    loop {
+        while making.len() < PIECES_AT_ONCE {
+            let Some(values) = pieces.next() else { break };
             let (maker, former) = (*maker, former.take(values.len()).await?);
-            made.push(blocking(move || maker.make(values, &former)));
+            making.push_back(blocking(move || maker.make(values, &former)));
         }
-        let mut made = stream::iter(made).buffered(PIECES_AT_ONCE);
-        while let Some(NoisePiece { values, noise, buffers }) = made.next().await {
-            if values.start == of_count {
-                noise_of_count = noise[0];
-            } else {
-                sum.add_noise(values.start, &noise);
-            }
-            if let Some(next) = &mut next {
-                next.push(&buffers).await?;
-            }
+        let Some(NoisePiece { values, noise, buffers }) = making.next().await else { break };
+        if values.start == of_count {
+            noise_of_count = noise[0];
+        } else {
+            sum.add_noise(values.start, &noise);
+        }
+        if let Some(next) = &mut next {
+            next.push(&buffers).await?;
         }
     }
     let next = match next {
