@@ -2,7 +2,7 @@
 //!
 //! | item | what it is |
 //! |---|---|
-//! | [`resolve`], [`Terms`] | from a budget to the noise of a job and the rests of its units |
+//! | [`resolve`], [`check_rounds`], [`Terms`] | from a budget to the noise of a job and the rests of its units |
 //! | [`Charge`], [`spent`] | what releases spend, by two accountants of which one checks the other |
 //! | [`spent_by`] | the same from the entries of a ledger alone |
 //! | [`Together`] | what several jobs spend of a budget that they share |
@@ -31,7 +31,7 @@ pub use blt::{Blt, Buffers, Distance, Participation, in_steps};
 pub use charge::Charge;
 pub use clip::{NoiseSplit, next_clip};
 pub use ledger::spent_by;
-pub use resolve::{BudgetError, resolve, units_needed};
+pub use resolve::{BudgetError, check_rounds, resolve, units_needed};
 pub use shared::Together;
 pub use terms::{Charged, RoundNoise, Terms};
 pub use tributary_protocol::noise::{

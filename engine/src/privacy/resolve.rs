@@ -56,20 +56,14 @@ const SOLVED_SLACK: f64 = 1e-9;
 /// [`BudgetError`] for a job whose budget allows no release, or whose delta is too large for its units.
 pub fn resolve(file: &mut JobFile) -> Result<(), BudgetError> {
     let Some(privacy) = &file.privacy else { return Ok(()) };
+    check_cohorts(file, privacy)?;
     let (terms, rate) = (participation(file, privacy), rate(file, privacy));
-    let units = units_needed(file, terms);
-    if privacy.delta * 10.0 * units as f64 > 1.0 {
-        return Err(BudgetError::LargeDelta { delta: privacy.delta, units });
-    }
     let blt = (privacy.mechanism == Mechanism::Blt).then(|| Blt::fit(terms));
     let (noise, releases) = match (blt, rate) {
         _ if privacy.mechanism == Mechanism::Distributed => distributed(privacy, terms),
         (Some(blt), _) => correlated(privacy, blt, terms),
         (None, None) => independent(privacy, terms),
-        (None, Some(rate)) => {
-            check_draws(file, privacy, terms, rate)?;
-            sampled(privacy, terms, rate)?
-        }
+        (None, Some(rate)) => sampled(privacy, terms, rate)?,
     };
     let epsilon = privacy.epsilon;
     let is_local = privacy.mechanism == Mechanism::Local;
@@ -95,6 +89,27 @@ pub fn resolve(file: &mut JobFile) -> Result<(), BudgetError> {
         }
     }
     Ok(())
+}
+
+/// Checks the rounds of a job whose noise is found, after an operator has changed their policy: the promise rests on
+/// how many clients a round draws, and on how many share the noise.
+///
+/// # Errors
+/// [`BudgetError`] for rounds with which the job could not have been created.
+pub fn check_rounds(file: &JobFile) -> Result<(), BudgetError> {
+    let Some(privacy) = &file.privacy else { return Ok(()) };
+    check_cohorts(file, privacy)?;
+    privacy.noise_multiplier.map_or(Ok(()), |noise| check_steps(file, noise))
+}
+
+/// What the sizes of rounds must satisfy, whatever the noise.
+fn check_cohorts(file: &JobFile, privacy: &Privacy) -> Result<(), BudgetError> {
+    let terms = participation(file, privacy);
+    let units = units_needed(file, terms);
+    if privacy.delta * 10.0 * units as f64 > 1.0 {
+        return Err(BudgetError::LargeDelta { delta: privacy.delta, units });
+    }
+    rate(file, privacy).map_or(Ok(()), |rate| check_draws(file, privacy, terms, rate))
 }
 
 /// Units without which a job cannot have its versions: each takes part a number of times.
@@ -279,6 +294,25 @@ mod tests {
         let file = resolved(&budget(4.0, &format!("{sampled}\nround.updates_goal = {needed}"))).unwrap();
         let terms = Terms::of(&file).unwrap();
         assert_eq!((terms.rate, terms.releases_max, terms.noise(needed, 200).divisor), (Some(0.1), 100, 20.0));
+    }
+
+    /// An operator cannot change rounds to such with which the job would have been refused.
+    #[test]
+    fn changed_rounds_keep_what_the_promise_rests_on() {
+        let sampled = "privacy.mechanism = 'gaussian'\nprivacy.sampling = 'poisson'\nround.over_selection = 1.0\n\
+            round.selection = { kind = 'poisson', rate = 0.1 }\nround.available_min = 200\nround.updates_min = 1\n\
+            round.updates_goal = 80";
+        let mut file = resolved(&budget(4.0, sampled)).unwrap();
+        assert_eq!(check_rounds(&file), Ok(()));
+        file.round.available_min = 700;
+        assert!(matches!(check_rounds(&file), Err(BudgetError::Overdrawn { available: 700, .. })));
+        let masked = "privacy.mechanism = 'distributed'\nprivacy.noise_multiplier = 0.6\n\
+            secure_aggregation.levels = 14\nround.updates_goal = 32\nround.updates_min = 30";
+        let mut file = resolved(&budget(90.0, masked)).unwrap();
+        (file.round.updates_goal, file.round.updates_min) = (128, 100);
+        assert!(matches!(check_rounds(&file), Err(BudgetError::TooCoarse { .. })), "more members, less noise of each");
+        file.privacy = None;
+        assert_eq!(check_rounds(&file), Ok(()));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use serde::Deserialize;
 use tributary_engine::job::{JobSpec, plan_of};
+use tributary_engine::privacy::check_rounds;
 use tributary_protocol::download::ModelForm;
 use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::job_file::{InitialModel, RoundPolicyChange};
@@ -257,6 +258,7 @@ pub(super) async fn change_round_policy(
         return Ok(Json(view(&app, row)?));
     }
     let spec = JobSpec::new(id, file).map_err(|error| invalid(&error))?;
+    check_rounds(&spec.file).map_err(|error| invalid(&error.into()))?;
     tx.set_job_file(id, &spec.file).await?;
     // The state is unchanged; the event makes watchers read the file again.
     let changed = Transition::Job { job: id, state: row.state, cause: Some(JobCause::RoundPolicy) };

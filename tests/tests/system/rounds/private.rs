@@ -292,3 +292,21 @@ async fn a_budget_that_cannot_be_kept_is_refused_at_creation() {
     assert!(draft["privacy"]["terms"]["noise_multiplier"].as_f64().unwrap() > 0.5, "{draft}");
     assert_eq!(draft["privacy"]["units_needed"], json!(75));
 }
+
+/// Goal: an operator cannot change the rounds of a running job to such with which it would have been refused.
+#[tokio::test]
+async fn a_change_of_rounds_keeps_what_the_promise_rests_on() {
+    let world = World::start().await;
+    let mut file = private(9, &often(&json!({ "sampling": "poisson" })));
+    file["round"]["updates_goal"] = json!(40);
+    file["round"]["available_min"] = json!(60);
+    file["round"]["selection"] = json!({ "kind": "poisson", "rate": 0.2 });
+    let job: Job = world.create_job(&file).await.ok();
+    let change = async |available: u32| {
+        let path = format!("/jobs/{}/round-policy", job.head.id);
+        world.operate(Method::PATCH, &path, &json!({ "available_min": available })).await
+    };
+    let problem = change(400).await.refused(ProblemType::JobFileInvalid);
+    assert!(problem.detail.contains("draws of 400 clients with a chance of 0.2"), "{problem:?}");
+    change(50).await.ok::<Job>();
+}
