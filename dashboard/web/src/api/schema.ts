@@ -3400,7 +3400,7 @@ export interface StaleClient {
   client: ClientId;
   /** Its enrolment number. */
   client_number: number;
-  /** Sum of the examples of its updates. */
+  /** Sum of the examples of its updates; one each in a private job. */
   examples: number;
   /** Weight, in examples, that staleness took from them. */
   lost_weight: number;
@@ -3414,7 +3414,7 @@ export interface StaleClient {
 
 /** Accepted updates that were the same number of versions behind. */
 export interface StalenessCount {
-  /** Sum of their examples. */
+  /** Sum of their examples; one each in a private job. */
   examples: number;
   /** Number of versions behind. */
   staleness: number;
