@@ -19,6 +19,7 @@ test("Vite emits the worker and the WebAssembly of the browser package", async (
   // What `scripts/browser` generates, in name only.
   const generated =
     "export class BrowserClient {}\nexport class BrowserModel {}\nexport class BrowserSets {}\n" +
+    "export class BrowserTable {}\n" +
     "export default (file) => WebAssembly.compileStreaming(fetch(file));\n";
   writeFileSync(join(installed, "tributary_browser.js"), generated);
   writeFileSync(join(installed, "tributary_browser_bg.wasm"), new Uint8Array(WASM_BYTES));
