@@ -157,8 +157,8 @@ impl BrowserClient {
     /// # Errors
     /// A JavaScript error with a `kind`.
     #[wasm_bindgen(js_name = runOnce)]
-    pub async fn run_once(&self, examples: BrowserSets, table: Option<BrowserTable>) -> Result<String, JsValue> {
-        self.table.set(table.unwrap_or_default());
+    pub async fn run_once(&self, examples: BrowserSets, table: BrowserTable) -> Result<String, JsValue> {
+        self.table.set(table);
         let (mut sets, work) = (Sets::new(), Results::default());
         for (name, examples) in examples.0 {
             let (gpu, is_required, clock) = (self.gpu.clone(), self.device == Device::Gpu, Arc::clone(&self.clock));

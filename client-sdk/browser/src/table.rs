@@ -24,7 +24,7 @@ impl BrowserTable {
         Self::default()
     }
 
-    /// Adds a column: numbers, texts, and what is missing as NaN, null or undefined.
+    /// Adds a column: numbers, texts, and NaN for what is missing.
     ///
     /// # Errors
     /// A JavaScript error for a value of another type, and for a column of another length than those before.
@@ -41,9 +41,6 @@ impl BrowserTable {
 }
 
 fn cell(column: &str, value: &JsValue) -> Result<Cell, JsValue> {
-    if value.is_null() || value.is_undefined() {
-        return Ok(Cell::Missing);
-    }
     match (value.as_f64(), value.as_string()) {
         (Some(number), _) if number.is_nan() => Ok(Cell::Missing),
         (Some(number), _) => Ok(Cell::Number(number)),

@@ -11,21 +11,21 @@ static int32_t rows(void *context, const char *const *columns, size_t columns_co
     static struct lines lines;
     static size_t places[COLUMNS_MAX];
     static TributaryValue row[COLUMNS_MAX];
-    if (open_lines(context, &lines) != 0 || columns_count > COLUMNS_MAX) return TRIBUTARY_STATUS_TRAINING;
+    TributaryStatus status = TRIBUTARY_STATUS_OK;
+    if (columns_count > COLUMNS_MAX || open_lines(context, &lines) != 0) return TRIBUTARY_STATUS_TRAINING;
     for (size_t column = 0; column < columns_count; column++) {
         size_t place = 0;
         while (place < lines.columns && strcmp(lines.names[place], columns[column]) != 0) place++;
-        if (place == lines.columns) return TRIBUTARY_STATUS_DOES_NOT_FIT;
+        if (place == lines.columns) status = TRIBUTARY_STATUS_DOES_NOT_FIT;
         places[column] = place;
     }
-    while (next_line(&lines)) {
+    while (status == TRIBUTARY_STATUS_OK && next_line(&lines)) {
         /* A number as text is a number, and an empty text is missing. */
         for (size_t column = 0; column < columns_count; column++) row[column].text = lines.texts[places[column]];
-        TributaryStatus status = tributary_row(rows, row, columns_count);
-        if (status != TRIBUTARY_STATUS_OK) return (int32_t)status;
+        status = tributary_row(rows, row, columns_count);
     }
     fclose(lines.file);
-    return TRIBUTARY_STATUS_OK;
+    return (int32_t)status;
 }
 
 int main(int argc, char **argv) {

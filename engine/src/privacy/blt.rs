@@ -103,19 +103,28 @@ impl Blt {
     /// The noise in the distance of versions from the first, with fresh noise of the sensitivity.
     pub fn distance(&self, participation: Participation) -> Distance {
         let [theta, omega] = [self.theta, self.omega].map(|values| values.map(|value| f64::from(value) / ONE));
-        let (mut buffers, mut sum, mut squares, mut total) = ([0.0; 2], 0.0, 0.0, 0.0);
-        for version in 0..participation.versions {
-            // The noise that fresh noise of 1 in the first version becomes, added up over the versions.
+        let mut buffers = [0.0; 2];
+        let noise = (0..participation.versions).map(|version| {
             let noise = f64::from(u8::from(version == 0)) - buffers[0] - buffers[1];
             buffers = [0, 1].map(|at| theta[at] * buffers[at] + omega[at] * noise);
-            sum += noise;
-            squares += sum * sum;
-            total += squares;
-        }
-        let sensitivity = self.sensitivity_squared(participation);
-        let mean = total / f64::from(participation.versions.max(1));
-        Distance { last: (sensitivity * squares).sqrt(), mean: (sensitivity * mean).sqrt() }
+            noise
+        });
+        distance(noise, self.sensitivity_squared(participation))
     }
+}
+
+/// The noise in the distance of versions from the first: from what fresh noise of 1 in the first version becomes in
+/// each, and from the square of the sensitivity.
+pub(super) fn distance(noise: impl Iterator<Item = f64>, sensitivity: f64) -> Distance {
+    let (mut versions, mut sum, mut squares, mut total) = (0u32, 0.0, 0.0, 0.0);
+    for noise in noise {
+        versions += 1;
+        sum += noise;
+        squares += sum * sum;
+        total += squares;
+    }
+    let mean = total / f64::from(versions.max(1));
+    Distance { last: (sensitivity * squares).sqrt(), mean: (sensitivity * mean).sqrt() }
 }
 
 /// The squared norm of the sum of the columns that the updates of one unit meet, in the matrix with these coefficients.

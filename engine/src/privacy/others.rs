@@ -6,7 +6,7 @@
 
 use tributary_protocol::noise::epsilon_at;
 
-use super::blt::{Blt, Distance, Participation, moved_squared};
+use super::blt::{Blt, Participation, distance, moved_squared};
 use super::charge::Charge;
 use super::rdp;
 
@@ -33,19 +33,6 @@ fn inverse(coefficients: &[f64]) -> Vec<f64> {
         inverse.push(-taken);
     }
     inverse
-}
-
-/// The noise in the distance of versions from the first, with fresh noise of the sensitivity.
-fn distance(coefficients: &[f64], participation: Participation) -> Distance {
-    let (mut sum, mut squares, mut total) = (0.0, 0.0, 0.0);
-    for noise in inverse(coefficients) {
-        sum += noise;
-        squares += sum * sum;
-        total += squares;
-    }
-    let sensitivity = moved_squared(coefficients, participation);
-    let mean = total / coefficients.len() as f64;
-    Distance { last: (sensitivity * squares).sqrt(), mean: (sensitivity * mean).sqrt() }
 }
 
 /// The worst version of a binary tree of sums, each with its noise: as many sums as its number has ones.
@@ -79,7 +66,7 @@ fn the_square_root_has_the_printed_coefficients_and_noise() {
         let participation = Participation { versions, separation, times };
         let coefficients = square_root(versions, 4);
         near(moved_squared(&coefficients, participation), squared, 1e-6);
-        let found = distance(&coefficients, participation);
+        let found = distance(inverse(&coefficients).into_iter(), moved_squared(&coefficients, participation));
         near(found.last, last, 1e-6);
         near(found.mean, mean, 1e-6);
     }
@@ -96,7 +83,10 @@ fn buffers_are_as_good_as_what_stores_far_more() {
         ((2000, 100, 20), [200.0, 96.229, 62.654, 29.848]),
     ] {
         let participation = Participation { versions, separation, times };
-        let of_bands = |bands| distance(&square_root(versions, bands), participation).last;
+        let of_bands = |bands| {
+            let coefficients = square_root(versions, bands);
+            distance(inverse(&coefficients).into_iter(), moved_squared(&coefficients, participation)).last
+        };
         near(of_bands(1), independent, 5e-5);
         near(of_tree(participation), tree, 5e-5);
         near(of_bands(16), narrow, 2e-4);

@@ -6,7 +6,7 @@ use tributary_protocol::id::Name;
 use tributary_protocol::operator::SharedBudget;
 
 use super::jobs::job_columns;
-use super::tx::{Json, execute, fetch, on_postgres};
+use super::tx::{Json, execute, fetch};
 use super::{DbError, JobRow, Tx};
 
 /// A budget as it is stored.
@@ -58,7 +58,7 @@ impl Tx {
 
     /// The same, with the population locked until the transaction ends, so that two jobs do not spend the same rest.
     pub async fn budget_locked(&mut self, population: &Name) -> Result<Option<StoredBudget>, DbError> {
-        on_postgres!(self, "select name from populations where name = $1 for update", population.as_str());
+        self.lock_population(population).await?;
         self.budget(population).await
     }
 

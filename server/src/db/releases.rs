@@ -163,7 +163,8 @@ pub fn difference_key(id: ReleaseId) -> String {
 }
 
 impl Tx {
-    /// Locks a population until the transaction ends, so that its releases are numbered one after the other.
+    /// Locks a population until the transaction ends: its releases are numbered one after the other, and two jobs do
+    /// not spend the same rest of its budget.
     pub async fn lock_population(&mut self, population: &Name) -> Result<(), DbError> {
         on_postgres!(self, "select name from populations where name = $1 for update", population.as_str());
         Ok(())

@@ -81,7 +81,7 @@ pub(crate) async fn standing(services: &Services, tx: &mut Tx, spec: &JobSpec) -
 
 /// Whether a round may open in this transaction: no other round opens meanwhile.
 pub(super) async fn may_open(services: &Services, tx: &mut Tx, spec: &JobSpec) -> Result<bool, DbError> {
-    tx.budget_locked(&spec.file.population).await?;
+    tx.lock_population(&spec.file.population).await?;
     Ok(standing(services, tx, spec).await? == Budget::Free)
 }
 

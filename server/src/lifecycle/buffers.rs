@@ -65,7 +65,6 @@ pub(crate) async fn draw(
             let Some(clock) = clocks.entry(candidate.client) else { return Ok(()) };
             tx.enter_member(key.job, candidate.client, clock).await?;
         }
-        let again = tx.assignments_of(key, candidate.client).await?;
         let id = AssignmentId::from_random(entropy::random());
         assignments.push(NewAssignment {
             id,
@@ -76,7 +75,7 @@ pub(crate) async fn draw(
             places: 0,
             term: Term::Own {
                 deadline_at_ms: now_ms.saturating_add(round.policy().deadline_ms),
-                seed: seed(round, id, candidate, again),
+                seed: seed(&mut tx, round, id, candidate).await?,
             },
         });
     }
@@ -87,14 +86,16 @@ pub(crate) async fn draw(
     commit_and_give(services, tx, fleet, round, &assignments, now_ms).await
 }
 
-/// The seed of a client's work, after so many assignments of it in this round. The first one is that which it would
-/// have in a cohort.
-fn seed(round: &RoundRow, id: AssignmentId, candidate: &Candidate, again: u64) -> Seed {
+/// The seed of a client's work. The first one in a round is that which it would have in a cohort.
+async fn seed(tx: &mut Tx, round: &RoundRow, id: AssignmentId, candidate: &Candidate) -> Result<Seed, DbError> {
     if round.policy().is_private {
-        return Term::private_seed(id);
+        return Ok(Term::private_seed(id));
     }
     let seed = round.seed().derive("client", candidate.number);
-    if again == 0 { seed } else { seed.derive("again", again) }
+    Ok(match tx.assignments_of(round.key(), candidate.client).await? {
+        0 => seed,
+        again => seed.derive("again", again),
+    })
 }
 
 /// Ends the open assignments of a buffered job whose time is over, so that their places are free.

@@ -53,7 +53,7 @@ pub(crate) async fn create(
     let known = tx.population(population).await?;
     known.ok_or_else(|| JobRefusal::NotFound(format!("population {population}; create it first")))?;
     // Until this job is there, the population gets no budget that it would have to keep.
-    tx.budget_locked(population).await?;
+    tx.lock_population(population).await?;
     budget::check_new(services, tx, spec).await?;
     let job = NewJob { id: spec.id, file: &spec.file, parameters: spec.model.total() as u64, state };
     match tx.insert_job(&job, now_ms).await {

@@ -34,6 +34,20 @@ fn failed(what: &str) -> CallbackError {
     CallbackError::Failed { detail: what.to_owned() }
 }
 
+/// The error that a function of the app returned as a status.
+pub(super) fn returned(who: &str, status: i32) -> TrainerError {
+    let is = |expected: TributaryStatus| status == expected as i32;
+    if is(TributaryStatus::NoExamples) {
+        TrainerError::NoExamples
+    } else if is(TributaryStatus::Diverged) {
+        TrainerError::Diverged
+    } else if is(TributaryStatus::DoesNotFit) {
+        TrainerError::DoesNotFit { detail: format!("the {who} says that its examples do not fit") }
+    } else {
+        TrainerError::Other { detail: format!("the {who} returned the status {status}") }
+    }
+}
+
 impl Host for FromC<TributaryHost> {
     fn device(&self) -> Result<Device, CallbackError> {
         let TributaryHost { context, device, .. } = self.0;
@@ -169,14 +183,8 @@ impl FromC<TributaryTrainer> {
         } else if is(TributaryStatus::Interrupted) {
             let checkpoint = stop.checkpoint.locked().take();
             Err(checkpoint.map_or(TrainerError::Interrupted, |checkpoint| TrainerError::Suspended { checkpoint }))
-        } else if is(TributaryStatus::NoExamples) {
-            Err(TrainerError::NoExamples)
-        } else if is(TributaryStatus::Diverged) {
-            Err(TrainerError::Diverged)
-        } else if is(TributaryStatus::DoesNotFit) {
-            Err(TrainerError::DoesNotFit { detail: "the trainer says that its examples do not fit".to_owned() })
         } else {
-            Err(other(format!("the trainer returned the status {status}")))
+            Err(returned("trainer", status))
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char};
 use std::ptr;
 
-use super::callbacks::FromC;
+use super::callbacks::{FromC, returned};
 use super::status::{TributaryStatus, c_text, call, text, values};
 use super::types::{TributaryRows, TributaryTable, TributaryValue};
 use crate::errors::{TrainerError, TributaryError};
@@ -41,20 +41,19 @@ pub unsafe extern "C" fn tributary_row(
 
 impl Table for FromC<TributaryTable> {
     fn rows(&self, columns: Vec<String>) -> Result<Vec<Vec<Cell>>, TrainerError> {
-        let failed = |detail: &str| TrainerError::Other { detail: detail.to_owned() };
         let TributaryTable { context, rows } = self.0;
-        let ask = rows.ok_or_else(|| failed("the table has no function `rows`"))?;
+        let missing = || TrainerError::Other { detail: "the table has no function `rows`".to_owned() };
+        let ask = rows.ok_or_else(missing)?;
         let texts: Vec<CString> = columns.iter().map(|name| c_text(name)).collect();
         let names: Vec<*const c_char> = texts.iter().map(|name| name.as_ptr()).collect();
         let mut told = TributaryRows(Vec::new());
         // SAFETY: the app gave this function for this context; names and rows outlive the call.
         match unsafe { ask(context, names.as_ptr(), names.len(), ptr::from_mut(&mut told)) } {
             status if status == TributaryStatus::Ok as i32 => Ok(told.0),
-            status if status == TributaryStatus::NoExamples as i32 => Err(TrainerError::NoExamples),
             status if status == TributaryStatus::DoesNotFit as i32 => {
                 Err(TrainerError::DoesNotFit { detail: format!("the table lacks one of {}", columns.join(", ")) })
             }
-            status => Err(failed(&format!("the table failed with status {status}"))),
+            status => Err(returned("table", status)),
         }
     }
 }

@@ -41,8 +41,8 @@ fn in_folder(mut command: Command, listening: &Listening, folder: &Path) -> Comm
     command
 }
 
-/// Goal: whoever has rows can be asked, in any language. Method: a program in C, one in Kotlin and a page of a browser
-/// answer one analysis; the answers are those of their tables together.
+/// Goal: apps answer analyses, whatever their language. Method: three clients answer one analysis: a program in C, one
+/// in Kotlin, a page of a browser. The answers are those of all their rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_in_c_kotlin_and_a_page_answer_one_analysis() {
     let Some(jvm) = Jvm::find() else { return };
