@@ -8,6 +8,7 @@ mod codec;
 mod device;
 mod error;
 mod fleet;
+mod line;
 mod load;
 mod populations;
 mod predict;
@@ -79,6 +80,8 @@ enum BenchCommand {
     Privacy(privacy::PrivacyArgs),
     /// Bytes and computation of a group whose updates are masked, in this process.
     Secure(secure::cost::SecureArgs),
+    /// Time of a group over slow lines, beside plain uploads of as many bytes: a coordinator in a separate process.
+    SecureLine(secure::delivery::SecureLineArgs),
     /// Accuracy of the same training with int8 updates and with masked ones whose groups lose members, and while a
     /// client lies.
     SecureTraining(secure::training::SecureTrainingArgs),
@@ -132,6 +135,7 @@ async fn run(command: BenchCommand, output: &Output) -> Result<(), CliError> {
         BenchCommand::Tempo(args) => tempo::run(&args, output).await,
         BenchCommand::Privacy(args) => privacy::run(&args, output).await,
         BenchCommand::Secure(args) => secure::cost::run(&args, output).await,
+        BenchCommand::SecureLine(args) => secure::delivery::run(&args, output).await,
         BenchCommand::SecureTraining(args) => secure::training::run(&args, output).await,
         BenchCommand::Train(args) => train::run(&args, output).await,
         BenchCommand::Predict(args) => predict::run(&args, output).await,

@@ -22,8 +22,8 @@ pub struct PrivacyFloor {
     /// Fewest members whose updates are in a sum with this client's.
     #[serde(alias = "survivorsMin")]
     pub survivors_min: u16,
-    /// Only groups whose members sign who they are and who has survived. Without it, an operator who lies can read the
-    /// update of a client. [`Builder::peers_ca`](crate::Builder::peers_ca) sets it.
+    /// Only groups whose members sign who they are and who has survived, and have trained the same model. Without it,
+    /// an operator who lies can read the update of a client. [`Builder::peers_ca`](crate::Builder::peers_ca) sets it.
     pub signed: bool,
     /// Largest epsilon that this client spends in a job, against the coordinator: it adds noise to what it sends, alone
     /// or as a member of its groups, and counts its own updates. Of noise that a coordinator adds, a client knows
@@ -68,6 +68,11 @@ impl PrivacyFloor {
             Some(masking) if self.signed && masking.trust != GroupTrust::Signed => {
                 Some("the members of its groups do not sign, and this client demands it".to_owned())
             }
+            Some(masking) if self.signed && masking.any_version => Some(
+                "the members of its groups may be given different models without noticing, and this client demands \
+                 groups that an operator who lies cannot take apart"
+                    .to_owned(),
+            ),
             Some(masking) => self
                 .refuses_size(masking)
                 .or_else(|| self.refuses_clip(masking))
@@ -122,6 +127,7 @@ mod tests {
             keep: 1.0,
             clip: 0.5,
             trust: GroupTrust::Honest,
+            any_version: false,
             noise,
         }
     }
@@ -174,6 +180,7 @@ mod tests {
         let refused = |floor: PrivacyFloor, masking| floor.refuses(&plan(masking), Noised::default());
         let private = PrivacyFloor { epsilon_max: Some(9.0), ..PrivacyFloor::default() };
         let noise = |values| Some(masking(Some(GroupNoise { values, count: Some(4.0) })));
+        let mixed = Some(Masking { trust: GroupTrust::Signed, any_version: true, ..masking(None) });
         assert_eq!(refused(private, noise(2.0)), None);
         for (floor, masked, why) in [
             (private, None, "would read what this client sends"),
@@ -183,6 +190,7 @@ mod tests {
             (PrivacyFloor { clip_max: Some(0.4), ..PrivacyFloor::default() }, noise(2.0), "clipped to 0.5"),
             (PrivacyFloor::secure(8), noise(2.0), "a sum may be that of 7 members"),
             (PrivacyFloor { signed: true, ..PrivacyFloor::default() }, noise(2.0), "do not sign"),
+            (PrivacyFloor { signed: true, ..PrivacyFloor::default() }, mixed, "may be given different models"),
         ] {
             let refused = refused(floor, masked).unwrap();
             assert!(refused.contains(why), "{refused}");

@@ -8,7 +8,7 @@ use tributary_protocol::fixed::Weight;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::inputs::Inputs;
-use tributary_protocol::job_file::{JobFile, JobFileError};
+use tributary_protocol::job_file::{JobFile, JobFileError, Mode};
 use tributary_protocol::model::{Companion, ParameterList, ParameterListError, ParameterSpec};
 use tributary_protocol::plan::{Algorithm, Masking};
 use tributary_protocol::safetensors::{model_file_beginning, model_metadata};
@@ -94,10 +94,10 @@ impl JobSpec {
         let caps = SumCaps {
             weight_max: Weight::examples(weight_max),
             magnitude_max: file.update.magnitude_max,
-            updates_max: file.round.cohort_size(),
+            updates_max: file.updates_max(),
         };
         Accumulator::new(0, caps)?;
-        if let Some(policy) = MaskingPolicy::of(&file, file.round.updates_goal) {
+        if let Some(policy) = MaskingPolicy::of(&file, file.round.goal()) {
             GroupParameters::check(&policy)?;
         }
         let calendar = calendar_of(&file)?;
@@ -297,7 +297,7 @@ fn masked_bytes_max(file: &JobFile, values: usize) -> u64 {
     let of = || {
         let secure = file.secure_aggregation.as_ref()?;
         let quantiser = Quantiser::new(values, secure.clip.start(), secure.levels, secure.keep).ok()?;
-        let (masking, goal) = (first_masking(file)?, file.round.updates_goal);
+        let (masking, goal) = (first_masking(file)?, file.round.goal());
         let most = secure.sizes(goal).filter_map(|members| masking.value_bits(&quantiser, members)).max()?;
         Some(body_bytes(most, quantiser.coordinates(), SLOTS))
     };
@@ -312,13 +312,14 @@ pub fn calendar_of(file: &JobFile) -> Result<Option<Calendar>, CalendarError> {
 
 /// How the clients of the first round mask their updates; none where they do not.
 pub(crate) fn first_masking(file: &JobFile) -> Option<Masking> {
-    masking_of(file, Terms::of(file).as_ref(), (file.round.updates_goal, file.clip()?.start()))
+    masking_of(file, Terms::of(file).as_ref(), (file.round.goal(), file.clip()?.start()))
 }
 
 /// How the clients of a round with this goal and this clip mask their updates; none where they do not.
 fn masking_of(file: &JobFile, terms: Option<&Terms>, (goal, clip): (u32, f64)) -> Option<Masking> {
     let secure = file.secure_aggregation.as_ref()?;
-    Some(Masking { noise: terms.and_then(Terms::group_noise), ..secure.masking(goal, clip) })
+    let (noise, any_version) = (terms.and_then(Terms::group_noise), file.round.mode != Mode::Synchronous);
+    Some(Masking { noise, any_version, ..secure.masking(goal, clip) })
 }
 
 #[must_use]

@@ -87,6 +87,7 @@ abilities! {
     PartialWork = "feature:partial_work",
     Cadence = "feature:cadence",
     LocalNoise = "feature:local_noise",
+    AnyVersion = "feature:masking_any_version",
 }
 
 /// Abilities of the first release: so many at the beginning of [`Ability::ALL`]. It never changes.
@@ -123,6 +124,7 @@ impl Abilities {
                 training.partial_work.map(|_| Ability::PartialWork),
                 (!plan.cadence.is_plain()).then_some(Ability::Cadence),
                 (!plan.model.sharing.frozen.is_empty()).then_some(Ability::Frozen),
+                plan.masking.filter(|masking| masking.any_version).map(|_| Ability::AnyVersion),
             ]
             .into_iter()
             .flatten()

@@ -87,6 +87,7 @@ fn measure(args: &SecureArgs, count: u16, lost: f64) -> Result<Measured, BenchEr
         keep: args.keep,
         clip: 1.0,
         trust: GroupTrust::Honest,
+        any_version: false,
         noise,
     };
     let noise = masking.member_noise(&quantiser, count).map_err(failed)?;

@@ -264,7 +264,7 @@ fn groups(policy: &MaskingPolicy, order: &[usize], apart: usize) -> Vec<Vec<usiz
     loop {
         let (here, awaited) = (lobby.len() as u32, (order.len() - joined) as u32);
         let here_apart = joined.saturating_sub(order.len() - apart).min(lobby.len());
-        let joining = Joined { here, awaited, until_ms: 1, leaves_at_ms: None };
+        let joining = Joined { here, awaited, until_ms: 1, ..Joined::default() };
         match next_group_apart(policy, &joining, here_apart as u32, 0) {
             (Forming::Form(members), first) => {
                 groups.push(lobby.drain(first as usize..(first + members) as usize).collect());

@@ -15,6 +15,7 @@ use super::member::{Group, Held, Member, Stage, drawn};
 use super::peers::{Peers, Signers};
 use super::refusal::{MemberError, Refusal};
 use super::stored::{Bytes, Secret};
+use super::terms::NO_MODEL;
 
 /// What an inbox held.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +60,8 @@ impl Member {
     fn check(&self, formed: &Formed, peers: Option<&dyn Peers>) -> Result<Roster, MemberError> {
         let (terms, context) = (&self.terms, &formed.context);
         let members = formed.records.len() as u16;
-        require((context.job, context.round) == (terms.job, terms.round), Refusal::Job)?;
+        let is_due = context.round == terms.round || (terms.model == NO_MODEL && context.round > terms.round);
+        require(context.job == terms.job && is_due, Refusal::Job)?;
         require(context.model == terms.model, Refusal::Model)?;
         require(context.plan == terms.plan, Refusal::Plan)?;
         let least = terms.members_min;

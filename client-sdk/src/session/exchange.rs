@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 use super::context::Context;
 use crate::error::ClientError;
 use crate::host::Host;
-use crate::secure::{Member, MemberError, Next, Signers, Terms, system_entropy};
+use crate::secure::{Member, MemberError, NO_MODEL, Next, Signers, Terms, system_entropy};
 use crate::store::state::{Finished, Identity, Pending};
 use crate::tasks::sent;
 use crate::trainer::TrainError;
@@ -165,7 +165,7 @@ fn terms(pending: &Pending, masking: &Masking, quantiser: &Quantiser, survivors_
     Terms {
         job: assignment.job,
         round: assignment.round.into(),
-        model: assignment.model_sha256,
+        model: if masking.any_version { NO_MODEL } else { assignment.model_sha256 },
         plan: pending.plan_hash(),
         length: quantiser.coordinates(),
         trust: masking.trust,

@@ -182,7 +182,7 @@ fn check_steps(file: &JobFile, noise: f64) -> Result<(), BudgetError> {
     let Some(secure) = &file.secure_aggregation else { return Ok(()) };
     let Ok(parts) = file.model.parts() else { return Ok(()) };
     let honest = |members: u16| honest_min(members, secure.dropouts, secure.corrupt);
-    let honest = f64::from(secure.sizes(file.round.updates_goal).map(honest).max().unwrap_or(1));
+    let honest = f64::from(secure.sizes(file.round.goal()).map(honest).max().unwrap_or(1));
     let Ok(quantiser) = Quantiser::new(parts.shared().total(), 1.0, secure.levels, secure.keep) else { return Ok(()) };
     let needed = (DEVIATION_MIN * honest.sqrt() / noise / f64::from(quantiser.coordinates()).sqrt()).ceil();
     if needed > f64::from(secure.levels) {

@@ -77,7 +77,7 @@ impl Terms {
             noise_multiplier,
             sensitivity: match blt {
                 Some(blt) => blt.sensitivity_squared(participation).sqrt(),
-                None => sensitivity(file, privacy, (file.round.updates_goal, file.round.updates_min)),
+                None => sensitivity(file, privacy, (file.round.goal(), file.round.minimum())),
             },
             together: together(file, privacy),
             honest: honest(file, privacy),
@@ -151,14 +151,14 @@ fn sensitivity(file: &JobFile, privacy: &Privacy, (goal, minimum): (u32, u32)) -
 /// Fewest members of a group whose noise is sure to be in its sum, where clients add it.
 fn honest(file: &JobFile, privacy: &Privacy) -> Option<u16> {
     let secure = noising(file, privacy)?;
-    let least = u16::try_from(secure.group_min(file.round.updates_goal)).unwrap_or(u16::MAX);
+    let least = u16::try_from(secure.group_min(file.round.goal())).unwrap_or(u16::MAX);
     Some(honest_min(least, secure.dropouts, secure.corrupt))
 }
 
 /// By how much the variance of a version's noise exceeds that of one group's sum: there are several groups, and members
 /// add noise for those that may be lost. Of one client's noise, where each adds its own.
 fn together(file: &JobFile, privacy: &Privacy) -> f64 {
-    let goal = file.round.updates_goal;
+    let goal = file.round.goal();
     if privacy.mechanism == Mechanism::Local {
         return goal.into();
     }

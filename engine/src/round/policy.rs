@@ -159,6 +159,7 @@ impl TaskPolicy {
                     None => job.aggregation.combine.adaptive_clip().map(|(norm, _)| norm),
                 },
                 is_private: job.hides_updates(),
+                cohort_size: job.updates_max(),
                 ..Self::of_training(&job.round)
             }),
             Task::Evaluate => job.evaluation.as_ref().map(Self::of_evaluation),

@@ -1,10 +1,10 @@
 //! Groups of masked updates, in sentences: what they will be in a job, and what became of those of a round.
 
 use tributary_protocol::job_file::JobFile;
-use tributary_protocol::operator::{GroupProgress, RoundGroup};
+use tributary_protocol::operator::{GroupProgress, Health, RoundGroup};
 use tributary_protocol::secure::quantise::Quantiser;
 use tributary_protocol::secure::slots::SLOTS;
-use tributary_protocol::state::{GroupFailure, GroupStage};
+use tributary_protocol::state::{GroupFailure, GroupStage, HealthKind, Severity};
 
 use super::words::count;
 use crate::job::first_masking;
@@ -15,7 +15,7 @@ const FEW_MEMBERS: u32 = 20;
 
 /// What the groups of a job will be, in two sentences; none where updates are not masked.
 pub(super) fn planned(file: &JobFile) -> Option<String> {
-    let (secure, policy) = (file.secure_aggregation.as_ref()?, MaskingPolicy::of(file, file.round.updates_goal)?);
+    let (secure, policy) = (file.secure_aggregation.as_ref()?, MaskingPolicy::of(file, file.round.goal())?);
     let parameters = GroupParameters::of(policy.group, &policy).ok()?;
     let values = file.model.parts().ok()?.shared().total();
     let quantiser = Quantiser::new(values, secure.clip.start(), secure.levels, secure.keep).ok()?;
@@ -28,9 +28,16 @@ pub(super) fn planned(file: &JobFile) -> Option<String> {
     };
     let cost = GroupCost::of(parameters, update, policy.is_signed);
     let few = if policy.group < FEW_MEMBERS { ", and with so few a sum tells much of each" } else { "" };
+    let mixed = match masking.any_version {
+        true => {
+            " Members may have trained different versions, so an operator who lies can give each another model and take \
+             their sum apart."
+        }
+        false => "",
+    };
     Some(format!(
         "Groups have {} to {} members{few}. A full one bears {} lost and {} that work with the coordinator; a member sends \
-         {} bytes of masked update ({} bits a value), {} of keys and shares, and receives {}.",
+         {} bytes of masked update ({} bits a value), {} of keys and shares, and receives {}.{mixed}",
         policy.group_min,
         policy.group,
         cost.lost_max,
@@ -72,6 +79,32 @@ pub fn grouped(groups: &[RoundGroup]) -> Option<String> {
         first.make_ascii_uppercase();
     }
     Some(format!("{sentence}."))
+}
+
+/// Clients of a buffer that wait for a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupWanted {
+    pub waiting: u32,
+    /// Fewest members of a group.
+    pub group_min: u32,
+    /// Clients at work, which may still join.
+    pub training: u32,
+}
+
+/// Clients that have finished and find too few others; none while others are at work.
+pub(super) fn members_wanted(wanted: Option<GroupWanted>) -> Option<Health> {
+    let GroupWanted { waiting, group_min, training } = wanted?;
+    (waiting > 0 && training == 0 && waiting < group_min).then(|| Health {
+        severity: Severity::Warning,
+        kind: HealthKind::WaitingForClients,
+        text: format!(
+            "{} {} finished and {} for others: a group has {group_min} members at least",
+            count(waiting, "client"),
+            if waiting == 1 { "has" } else { "have" },
+            if waiting == 1 { "waits" } else { "wait" },
+        ),
+        remedy: Some("start more clients that the job admits, or create a job with a smaller group_min".to_owned()),
+    })
 }
 
 /// Whether the update of a member is in the sum of its group.
@@ -119,6 +152,15 @@ mod tests {
             reason,
             members: members.collect(),
         }
+    }
+
+    #[test]
+    fn too_few_for_a_group_are_told_once_nobody_else_is_at_work() {
+        let wanted = |waiting, training| members_wanted(Some(GroupWanted { waiting, group_min: 3, training }));
+        assert_eq!([wanted(0, 0), wanted(2, 1), wanted(3, 0), members_wanted(None)], [None, None, None, None]);
+        let text = "1 client has finished and waits for others: a group has 3 members at least";
+        assert_eq!(wanted(1, 0).unwrap().text, text);
+        assert!(wanted(2, 0).unwrap().text.starts_with("2 clients have finished and wait"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use tributary_protocol::operator::Health;
 use tributary_protocol::state::{AbandonReason, HealthKind, JobState, Severity};
 
 use super::explain::{Undriven, Wanted};
+use super::groups::{GroupWanted, members_wanted};
 use super::software::{Unable, many_are_unable};
 use super::tables::{OtherTables, tables_differ};
 use super::words::{count, duration};
@@ -39,6 +40,8 @@ pub struct HealthFacts<'a> {
     /// its newest evaluation, or empty where none was opened.
     pub unmeasured: Option<&'a str>,
     pub shut_out: Option<ShutOut>,
+    /// Of a buffer whose updates are masked.
+    pub group: Option<GroupWanted>,
     /// Clients that cannot follow the plan.
     pub unable: Option<Unable>,
     pub other_tables: Option<OtherTables>,
@@ -116,6 +119,7 @@ pub fn health(facts: &HealthFacts<'_>, now_ms: i64) -> Vec<Health> {
         now(loss_rises(facts)),
         now(evaluators_wanted(facts)),
         now(clients_wanted(facts)),
+        now(members_wanted(facts.group)),
         at_rest(facts),
     ];
     let mut lines: Vec<Health> = findings.into_iter().flatten().collect();
@@ -322,6 +326,7 @@ mod tests {
             lost: Lost::default(),
             unmeasured: None,
             shut_out: None,
+            group: None,
             unable: None,
             other_tables: None,
             losses: Vec::new(),

@@ -47,7 +47,7 @@ pub use changes::{Finding, HealthChange, SETTLED_MS, health_changes};
 pub use curve::{CurveRow, curve, scalar_curve};
 pub use diversity::useful_updates;
 pub use explain::{RoundStory, Takeover, Undriven, Wanted, explain};
-pub use groups::grouped;
+pub use groups::{GroupWanted, grouped};
 pub use health::{EndedRound, EvaluatorsWanted, HealthFacts, Lost, SelectingRound, ShutOut, health};
 pub use marks::marks;
 pub use outlook::{Arrival, OUTLOOK_ROUNDS, PlayedRound, Policy, outlook};

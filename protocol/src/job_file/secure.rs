@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::error::require;
 use super::number::number_or_table;
 use super::privacy::{AdaptiveNoisedClip, Clip, Mechanism, Privacy};
-use super::{JobFile, JobFileError};
+use super::{JobFile, JobFileError, Mode};
 use crate::plan::{GroupTrust, Masking};
 use crate::secure::quantise::LEVELS_MAX;
 use crate::update::Codec;
@@ -129,11 +129,11 @@ impl SecureAggregation {
     pub fn masking(&self, goal: u32, clip: f64) -> Masking {
         let Self { corrupt, dropouts, levels, keep, .. } = *self;
         let (group_min, trust) = (self.group_min(goal), self.trust());
-        Masking { group_min, corrupt, dropouts, levels, keep, clip, trust, noise: None }
+        Masking { group_min, corrupt, dropouts, levels, keep, clip, trust, any_version: false, noise: None }
     }
 
     pub(super) fn check(&self, job: &JobFile) -> Result<(), JobFileError> {
-        let goal = job.round.updates_goal;
+        let goal = job.round.goal();
         let (group, least) = (self.group(goal), self.group_min(goal));
         require((GROUP_MIN..=GROUP_MAX).contains(&group), "[secure_aggregation] group", "3 to 1000")?;
         let is_size = (GROUP_MIN..=group).contains(&least);
@@ -148,7 +148,15 @@ impl SecureAggregation {
         let is_short = self.peers_ca.as_ref().is_none_or(|pem| pem.len() <= PEERS_CA_BYTES_MAX);
         require(is_short, "[secure_aggregation] peers_ca", "at most 16,384 bytes of PEM")?;
         let forms = "at least group_min of [secure_aggregation], or no group could form";
-        require(goal >= least, "[round] updates_goal", forms)?;
+        let key = match job.round.mode {
+            Mode::Synchronous => "[round] updates_goal",
+            Mode::Buffered { .. } => "[round] mode buffer",
+            Mode::StaleSynchronous { .. } => "[round] mode members",
+        };
+        require(goal >= least, key, forms)?;
+        let at_work = job.round.mode.buffered().map_or(group, |buffered| buffered.concurrency);
+        let fills = "at least group of [secure_aggregation], or no group would be full";
+        require(at_work >= group, "[round] mode concurrency", fills)?;
         let masked = "left out with [secure_aggregation], whose masked integers are a codec of their own";
         require(job.update.codec == Codec::default(), "[update] codec", masked)?;
         let clipped = "left out with [secure_aggregation], whose clip bounds an update";
@@ -171,6 +179,15 @@ impl JobFile {
     pub fn clip(&self) -> Option<&Clip> {
         let secure = self.secure_aggregation.as_ref().map(|secure| &secure.clip);
         self.privacy.as_ref().map(|privacy| &privacy.clip).or(secure)
+    }
+
+    /// Most updates of one version: a full cohort, or a buffer, which the sum of a group may overfill.
+    pub fn updates_max(&self) -> u32 {
+        let full = self.round.cohort_size();
+        match (&self.secure_aggregation, self.round.mode.buffered()) {
+            (Some(secure), Some(_)) => full.saturating_add(secure.group(self.round.goal()).saturating_sub(1)),
+            _ => full,
+        }
     }
 
     /// Whether the coordinator may know no single update, so that what clients report of one is kept nowhere.

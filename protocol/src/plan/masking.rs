@@ -35,6 +35,10 @@ pub struct Masking {
     pub clip: f64,
     /// Who is trusted to form groups.
     pub trust: GroupTrust,
+    /// Whether members of a group may have trained different versions of the model. What they agree on then names no
+    /// model, so that members cannot tell whether each was given another one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub any_version: bool,
     /// The noise that members add; none where sums are exact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<GroupNoise>,

@@ -40,11 +40,13 @@ struct Named {
     object: ObjectRow,
 }
 
-/// Names of the updates of a round, masked ones included (`$1` job, `$2` task, `$3` number).
+/// Names of the updates of a round (`$1` job, `$2` task, `$3` number). Masked ones of open groups are not among them:
+/// those groups move on to the next round.
 macro_rules! updates_of_round {
     () => {
-        "(select kind || id from assignments cross join (select 'update/' as kind union all select 'masked/') kinds \
-         where job = $1 and task = $2 and round = $3)"
+        "(select 'update/' || id from assignments where job = $1 and task = $2 and round = $3 \
+         union all select 'masked/' || m.assignment from secure_members m left join secure_groups g on g.id = m.group_id \
+         where m.job = $1 and m.task = $2 and m.round = $3 and (g.id is null or g.stage in ('summed', 'failed')))"
     };
 }
 

@@ -48,6 +48,11 @@ pub struct SecureMemberRow {
     pub asked_at_ms: i64,
     /// Its public keys and commitments.
     pub record: Vec<u8>,
+    /// The model version that it trained.
+    #[sqlx(try_from = "i64")]
+    pub base_version: u32,
+    /// When its assignment ends, where that is not with the round.
+    pub deadline_at_ms: Option<i64>,
     group_id: Option<Text<GroupId>>,
     position: Option<i64>,
     body: Option<Text<Sha256Hash>>,
@@ -79,6 +84,8 @@ pub struct NewSecureGroup {
     pub round: RoundKey,
     pub context: Vec<u8>,
     pub masking_ms: i64,
+    /// How long all its stages may take together.
+    pub stages_ms: i64,
     /// In the order of the roster.
     pub members: Vec<AssignmentId>,
 }
@@ -132,8 +139,8 @@ impl ShareStage {
 /// The columns of a [`SecureMemberRow`] from `m`, joined with assignments `a` and clients `c`.
 macro_rules! member_columns {
     () => {
-        "m.assignment, a.client, c.number, m.joined_at_ms, m.asked_at_ms, m.record, m.group_id, m.position, m.body, \
-         m.signature \
+        "m.assignment, a.client, c.number, a.base_version, a.deadline_at_ms, m.joined_at_ms, m.asked_at_ms, m.record, \
+         m.group_id, m.position, m.body, m.signature \
          from secure_members m join assignments a on a.id = m.assignment join clients c on c.id = a.client"
     };
 }
@@ -170,14 +177,14 @@ impl Tx {
     pub async fn is_certificate_used(
         &mut self,
         round: RoundKey,
-        assignment: AssignmentId,
+        client: ClientId,
         certificate: &[u8],
     ) -> Result<bool, DbError> {
-        let sql = "select 1 from secure_members \
-                   where job = $1 and task = $2 and round = $3 and certificate = $4 and assignment <> $5 limit 1";
+        let sql = "select 1 from secure_members m join assignments a on a.id = m.assignment \
+                   where m.job = $1 and m.task = $2 and m.round = $3 and m.certificate = $4 and a.client <> $5 limit 1";
         let (job, number) = (round.job.to_string(), i64::from(round.number));
         let task = round.task.as_str();
-        let found = fetch!(self, (i32,), fetch_optional, sql, job, task, number, certificate, assignment.to_string());
+        let found = fetch!(self, (i32,), fetch_optional, sql, job, task, number, certificate, client.to_string());
         Ok(found.is_some())
     }
 
@@ -264,11 +271,41 @@ impl Tx {
         Ok(fetch!(self, SecureMemberRow, fetch_all, sql, group.to_string()))
     }
 
+    /// The open assignments of a job whose clients are in a group.
+    pub async fn grouped(&mut self, job: JobId) -> Result<Vec<AssignmentId>, DbError> {
+        let sql = "select m.assignment from secure_members m join assignments a on a.id = m.assignment \
+                   where m.job = $1 and m.group_id is not null and a.state = 'assigned'";
+        let rows = fetch!(self, (Text<AssignmentId>,), fetch_all, sql, job.to_string());
+        Ok(rows.into_iter().map(|(Text(assignment),)| assignment).collect())
+    }
+
+    /// Lets assignments with deadlines of their own end at this time at the earliest.
+    pub async fn prolong(&mut self, assignments: &[AssignmentId], until_ms: i64) -> Result<(), DbError> {
+        let sql = "update assignments set deadline_at_ms = $2 where id = $1 and deadline_at_ms < $2";
+        for assignment in assignments {
+            execute!(self, sql, assignment.to_string(), until_ms);
+        }
+        Ok(())
+    }
+
+    /// Moves the open groups of earlier training rounds to this round, and the clients that wait for a group.
+    pub async fn move_secure_groups(&mut self, key: RoundKey) -> Result<(), DbError> {
+        let (job, number) = (key.job.to_string(), i64::from(key.number));
+        let sql = "update secure_groups set round = $2 where job = $1 and task = 'train' and round < $2 \
+                   and stage not in ('summed', 'failed')";
+        execute!(self, sql, job.as_str(), number);
+        let sql = "update secure_members set round = $2 where job = $1 and task = 'train' and round < $2 and (group_id in \
+                   (select id from secure_groups where job = $1 and task = 'train' and round = $2) or (group_id is null \
+                   and assignment in (select id from assignments where job = $1 and task = 'train' and round = $2)))";
+        execute!(self, sql, job.as_str(), number);
+        Ok(())
+    }
+
     /// Stores a group with its members.
     pub async fn insert_secure_group(&mut self, group: &NewSecureGroup, now_ms: i64) -> Result<(), DbError> {
         let sql = "insert into secure_groups (id, job, task, round, context, stage, stage_since_ms, masking_ms, members) \
                    values ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-        let NewSecureGroup { id, round, context, masking_ms, members } = group;
+        let NewSecureGroup { id, round, context, masking_ms, stages_ms: _, members } = group;
         let (job, number) = (round.job.to_string(), i64::from(round.number));
         let (id, stage) = (id.to_string(), GroupStage::Sharing.as_str());
         let (task, size) = (round.task.as_str(), stored(members.len() as u64));
@@ -291,6 +328,13 @@ impl Tx {
         );
         let (job, number) = (round.job.to_string(), i64::from(round.number));
         Ok(fetch!(self, SecureGroupRow, fetch_all, sql, job, round.task.as_str(), number))
+    }
+
+    /// The open groups of a job.
+    pub async fn open_secure_groups(&mut self, job: JobId) -> Result<Vec<SecureGroupRow>, DbError> {
+        let sql =
+            concat!("select ", group_columns!(), " where job = $1 and stage not in ('summed', 'failed') order by id");
+        Ok(fetch!(self, SecureGroupRow, fetch_all, sql, job.to_string()))
     }
 
     pub async fn secure_group(&mut self, group: GroupId) -> Result<Option<SecureGroupRow>, DbError> {

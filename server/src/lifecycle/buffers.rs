@@ -1,4 +1,4 @@
-//! Rounds of buffered jobs: open assignments move on to the next round, clients are drawn one by one.
+//! Rounds of buffered jobs: open assignments and groups move on to the next round, clients are drawn one by one.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use tributary_protocol::state::Phase;
 
 use super::drawn::{assign, commit_and_give, stand_up, told};
 use super::expiry::{Need, expire_one};
+use super::open_groups;
 use crate::db::{AssignmentRow, DbError, NewAssignment, NewRound, RoundRow, Transition, Tx};
 use crate::fleet::Fleet;
 use crate::runtime::entropy;
@@ -22,8 +23,13 @@ pub(super) async fn begin(tx: &mut Tx, round: &NewRound, now_ms: i64) -> Result<
     if matches!(tempo, Tempo::Members { .. }) && tx.count_members(key.job).await? == 0 {
         return Ok(());
     }
+    let grouped = match round.opening.policy.is_private {
+        true => tx.grouped(key.job).await?,
+        false => Vec::new(),
+    };
     for assignment in tx.open_assignments(key.job).await? {
-        if tempo.is_too_stale(assignment.base_version, newest) {
+        // A member is as old as it was when its group formed: its mask is in the sums of the others.
+        if tempo.is_too_stale(assignment.base_version, newest) && !grouped.contains(&assignment.id) {
             let (base_version, most) = (assignment.base_version, tempo.staleness_max().unwrap_or(0));
             let behind = staleness(base_version, newest);
             let reason =
@@ -33,6 +39,9 @@ pub(super) async fn begin(tx: &mut Tx, round: &NewRound, now_ms: i64) -> Result<
         }
     }
     let moved = tx.move_assignments(key).await?;
+    if round.opening.policy.is_private {
+        tx.move_secure_groups(key).await?;
+    }
     tx.start_round(key, u32::try_from(moved).unwrap_or(u32::MAX), now_ms, None).await?;
     tx.record(Transition::of_round(key, Phase::Training), now_ms).await
 }
@@ -101,27 +110,35 @@ async fn seed(tx: &mut Tx, round: &RoundRow, id: AssignmentId, candidate: &Candi
 /// Ends the open assignments of a buffered job whose time is over, so that their places are free.
 pub(crate) async fn expire_overdue(services: &Services, job: JobId) -> Result<(), DbError> {
     let now_ms = services.clock.now_ms();
+    let mut tx = services.db.begin().await?;
+    tx.lock_job(job).await?;
     let is_over = |assignment: &AssignmentRow| assignment.term().is_over(assignment.assigned_at_ms, now_ms);
-    expire_if(services, job, Need::Needed, is_over).await
+    expire_if(&mut tx, job, Need::Needed, is_over, now_ms).await?;
+    tx.commit().await
 }
 
 /// Ends the open assignments of a buffered job that has trained: no further round opens in which they could count.
 pub(crate) async fn expire_left(services: &Services, job: JobId) -> Result<(), DbError> {
-    expire_if(services, job, Need::Spare, |_| true).await
-}
-
-async fn expire_if(
-    services: &Services,
-    job: JobId,
-    need: Need,
-    is_over: impl Fn(&AssignmentRow) -> bool,
-) -> Result<(), DbError> {
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
     tx.lock_job(job).await?;
+    expire_if(&mut tx, job, Need::Spare, |_| true, now_ms).await?;
+    let objects = open_groups::end_all(&mut tx, job, now_ms).await?;
+    tx.commit().await?;
+    services.blobs.delete(objects).await;
+    Ok(())
+}
+
+async fn expire_if(
+    tx: &mut Tx,
+    job: JobId,
+    need: Need,
+    is_over: impl Fn(&AssignmentRow) -> bool,
+    now_ms: i64,
+) -> Result<(), DbError> {
     for assignment in tx.open_assignments(job).await?.into_iter().filter(is_over) {
         tx.discard_upload(assignment.id).await?;
-        expire_one(&mut tx, &assignment, need, None, now_ms).await?;
+        expire_one(tx, &assignment, need, None, now_ms).await?;
     }
-    tx.commit().await
+    Ok(())
 }

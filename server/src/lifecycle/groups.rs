@@ -4,6 +4,7 @@
 //! The sum of a group is stored as the update of its first survivor, and counts for all of them. So rounds, rules and
 //! statistics read it as they read any update, and no other body of the group is left.
 
+use tributary_engine::round::{Tempo, staleness};
 use tributary_protocol::figures::Figures;
 use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::hash::Sha256Hash;
@@ -48,7 +49,9 @@ pub(crate) async fn join(services: &Services, client: ClientId, id: AssignmentId
     require_open(services, &assignment, &round, Comes::Finished).await?;
     let mut tx = services.db.begin().await?;
     tx.lock_job(round.job).await?;
-    match tx.join_secure(id, round.key(), join, services.clock.now_ms()).await {
+    // A buffer may have moved on since the look.
+    let key = tx.assignment(id).await?.ok_or_else(DbError::lost)?.round();
+    match tx.join_secure(id, key, join, services.clock.now_ms()).await {
         Err(DbError::Duplicate) => {
             drop(tx);
             let member = services.db.look().await?.secure_member(id).await?.ok_or_else(DbError::lost)?;
@@ -77,7 +80,8 @@ pub(crate) async fn turn_away(
     Ok(Refusal::Rejected(reason))
 }
 
-/// A group forms of clients that have joined. Nothing happens when another driver was faster.
+/// A group forms of clients that have joined. Members of a buffer, whose time is their own, have that of all stages.
+/// Nothing happens when another driver was faster.
 pub(crate) async fn form(services: &Services, group: &NewSecureGroup) -> Result<(), DbError> {
     let mut tx = services.db.begin().await?;
     tx.lock_job(group.round.job).await?;
@@ -87,7 +91,9 @@ pub(crate) async fn form(services: &Services, group: &NewSecureGroup) -> Result<
     if !is_open || group.members.iter().any(|member| !free.contains(member)) {
         return Ok(());
     }
-    tx.insert_secure_group(group, services.clock.now_ms()).await?;
+    let now_ms = services.clock.now_ms();
+    tx.insert_secure_group(group, now_ms).await?;
+    tx.prolong(&group.members, now_ms.saturating_add(group.stages_ms)).await?;
     tx.commit().await?;
     services.signals.changed_for_watchers();
     Ok(())
@@ -284,13 +290,13 @@ pub(crate) async fn sum(services: &Services, round: RoundKey, group: GroupId, mu
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
     tx.lock_job(round.job).await?;
-    let is_open = tx.round(round).await?.is_some_and(|row| row.phase == Phase::Training);
-    if !is_open || !tx.move_secure_group(group, [GroupStage::Unmasking, GroupStage::Summed], now_ms).await? {
+    let Some(row) = tx.round(round).await?.filter(|row| row.phase == Phase::Training) else { return Ok(()) };
+    if !tx.move_secure_group(group, [GroupStage::Unmasking, GroupStage::Summed], now_ms).await? {
         return Ok(());
     }
     tx.store_summed(group, [u32::try_from(sum.survivors.len()).unwrap_or(u32::MAX), sum.whole]).await?;
     sum.body.settle(&mut tx, now_ms).await?;
-    let (mut traffic, mut transitions) = (Traffic::default(), Vec::new());
+    let (mut traffic, mut transitions, mut behind) = (Traffic::default(), Vec::new(), 0u32);
     // The one that stands for the sum comes last, when it is known for how many.
     let others = sum.survivors.iter().filter(|member| member.assignment != sum.first);
     let first = sum.survivors.iter().filter(|member| member.assignment == sum.first);
@@ -300,6 +306,10 @@ pub(crate) async fn sum(services: &Services, round: RoundKey, group: GroupId, mu
         // The update of a survivor that gave up afterwards is in the sum all the same; the survivor is not counted.
         if let Some(counted) = tx.accept_report(member.assignment, &report, now_ms).await? {
             traffic += counted;
+            behind = behind.saturating_add(staleness(member.base_version, row.base_version));
+            if let Tempo::Members { .. } = row.policy().tempo {
+                tx.tick_member(round.job, member.client).await?;
+            }
             transitions.push(Transition::of_assignment(round, member.assignment, AssignmentState::Reported, None));
         } else if member.assignment == sum.first {
             // It has given up meanwhile: another one stands for the sum at the next look.
@@ -308,11 +318,17 @@ pub(crate) async fn sum(services: &Services, round: RoundKey, group: GroupId, mu
     }
     let updates = u32::try_from(transitions.len()).unwrap_or(u32::MAX);
     tx.count_ended(round, AssignmentState::Reported, counts_for(updates), traffic).await?;
+    if behind > 0 {
+        // Late updates count in full: no weight is lost.
+        tx.count_staleness(round, behind, 0.0).await?;
+    }
     tx.record_all(round.job, &transitions, now_ms).await?;
     let objects = let_go(&mut tx, group, LEFT, now_ms).await?;
-    if let Some(row) = tx.round(round).await?
-        && row.reported >= row.goal
-    {
+    let goal = match row.policy().tempo {
+        Tempo::Members { .. } => row.policy().goal_with(tx.count_members(round.job).await?),
+        Tempo::Cohort | Tempo::Coordinator | Tempo::Panel { .. } | Tempo::Buffer { .. } => row.goal,
+    };
+    if row.reported.saturating_add(updates) >= goal {
         close_in(services, &mut tx, &row, now_ms).await?;
     }
     tx.commit().await?;

@@ -134,10 +134,12 @@ pub(super) async fn close_in(services: &Services, tx: &mut Tx, round: &RoundRow,
         if round.policy().is_private {
             let spec = services.spec(tx, key.job).await?.ok_or_else(DbError::lost)?;
             privacy::charge(tx, &spec, round, now_ms).await?;
-            open_groups::end(tx, key, now_ms).await?;
         }
-        // Open assignments of a buffer move on when the next round opens.
+        // Open assignments and groups of a buffer move on when the next round opens.
         if !round.is_buffer() {
+            if round.policy().is_private {
+                open_groups::end(tx, key, now_ms).await?;
+            }
             // What this transaction has accepted is in the stored row.
             let is_met = tx.round(key).await?.is_some_and(|round| round.reported >= round.goal);
             expire(tx, key, if is_met { Need::Spare } else { Need::Needed }, now_ms).await?;
@@ -290,8 +292,8 @@ pub(crate) async fn abandon(services: &Services, key: RoundKey, reason: AbandonR
     if !goes_on || tx.round(key).await?.is_none_or(|round| !round.is_buffer()) {
         let is_needed = !matches!(reason, AbandonReason::JobStopped | AbandonReason::Superseded);
         expire(&mut tx, key, if is_needed { Need::Needed } else { Need::Spare }, now_ms).await?;
+        open_groups::end(&mut tx, key, now_ms).await?;
     }
-    open_groups::end(&mut tx, key, now_ms).await?;
     let objects = tx.delete_updates(key).await?;
     tx.delete_round_key(key).await?;
     if key.task == Task::Describe {

@@ -66,6 +66,6 @@ pub(super) async fn refused(
     if secure.peers_ca.is_none() && !is_named() {
         return Ok(Some("the certificate is another client's".into()));
     }
-    let is_used = tx.is_certificate_used(round.key(), id, &join.certificate).await?;
+    let is_used = tx.is_certificate_used(round.key(), client.id, &join.certificate).await?;
     Ok(is_used.then(|| "another client of the round has the same certificate".into()))
 }

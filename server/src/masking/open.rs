@@ -145,14 +145,15 @@ impl Group<'_> {
             assignments.iter().any(|row| row.id == member.assignment && is_open(row))
         };
         // Nobody is left to stand for the sum, so nobody waits for it.
-        let Some(first) = survivors.iter().find(at_work).map(|member| member.assignment) else {
+        let Some(first) = survivors.iter().find(at_work) else {
             return Ok(Outcome::Failed(GroupFailure::TooFewSurvivors));
         };
+        let (first, base_version) = (first.assignment, first.base_version);
         if mean.iter().any(|value| value.abs() > spec.file.update.magnitude_max) {
             tracing::warn!(group = %row.id, "a value of a sum is above magnitude_max");
             return Ok(Outcome::Failed(GroupFailure::Norm));
         }
-        let header = spec.update_header(round.base_version);
+        let header = spec.update_header(base_version);
         let file = encode(&mean, &spec.update, &header, round.number, Seed(0));
         let body: Bytes = file.map_err(|error| DbError::corrupt("the sum of a group", error))?.into();
         let sha256 = Sha256Hash::of(&body);

@@ -8,6 +8,7 @@ use tributary_engine::round::masking::{
     Forming, GROUP_WAIT_MS, GroupFacts, GroupParameters, GroupStep, Joined, MaskingPolicy, OpenGroups, PAST_ROUNDS,
     ParametersError, STAGE_MS, SecretFacts, StageTimes, Tally, forms_until_ms, next_group_apart, next_group_step,
 };
+use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, GroupId};
 use tributary_protocol::secure::messages::ShareKind;
 use tributary_protocol::secure::open::Opening;
@@ -108,11 +109,14 @@ impl Standing {
     fn forming(&self, spec: &JobSpec, round: &RoundRow, now_ms: i64) -> (Forming, u32) {
         let Some(policy) = MaskingPolicy::of(&spec.file, round.goal) else { return (Forming::Nobody, 0) };
         let first_ms = self.lobby.iter().map(|member| member.joined_at_ms).min();
+        let first_deadline = || self.lobby.iter().filter_map(|member| member.deadline_at_ms).min();
+        let deadline_at_ms = round.deadline_at_ms.or_else(first_deadline).unwrap_or(i64::MAX);
         let joined = Joined {
             here: u32::try_from(self.lobby.len()).unwrap_or(u32::MAX),
             awaited: self.training,
-            until_ms: forms_until_ms(round.deadline_at_ms.unwrap_or(i64::MAX), round.policy().deadline_ms),
+            until_ms: forms_until_ms(deadline_at_ms, round.policy().deadline_ms),
             leaves_at_ms: first_ms.map(|at_ms| at_ms.saturating_add(GROUP_WAIT_MS)),
+            is_endless: round.is_buffer(),
         };
         next_group_apart(&policy, &joined, u32::try_from(self.apart).unwrap_or(u32::MAX), now_ms)
     }
@@ -163,8 +167,13 @@ async fn new_group(
     let plan = spec.plan_of_round(round.goal, round.policy().clip_norm);
     let missing = |what: &str| DbError::Corrupt(format!("round {} of {} has no {what}", round.number, round.job));
     let masking = plan.masking.ok_or_else(|| missing("masking"))?;
-    let model = services.db.look().await?.model(round.job, round.base_version).await?;
-    let model = model.ok_or_else(|| missing("model"))?;
+    let model = match masking.any_version {
+        true => Sha256Hash([0; 32]),
+        false => {
+            let model = services.db.look().await?.model(round.job, round.base_version).await?;
+            model.ok_or_else(|| missing("model"))?.sha256
+        }
+    };
     let quantiser = quantiser_of(spec, round)?;
     let count = u16::try_from(size).unwrap_or(u16::MAX);
     let bits = masking.value_bits(&quantiser, count).ok_or_else(|| missing("fitting values"))?;
@@ -174,7 +183,7 @@ async fn new_group(
         job: round.job,
         round: round.number.into(),
         group: id,
-        model: model.sha256,
+        model,
         plan: plan.hash(),
         suite: Suite::One,
         bits,
@@ -182,11 +191,13 @@ async fn new_group(
         degree: u16::try_from(parameters.degree).unwrap_or(u16::MAX),
         length,
     };
+    let times = StageTimes::of(body_bytes(bits, length, SLOTS), None, policy.is_signed);
     Ok(NewSecureGroup {
         id,
         round: round.key(),
         context: context.to_bytes().to_vec(),
-        masking_ms: StageTimes::of(body_bytes(bits, length, SLOTS), None, policy.is_signed).masking_ms,
+        masking_ms: times.masking_ms,
+        stages_ms: times.rest_ms(GroupStage::Sharing),
         members: members.iter().map(|member| member.assignment).collect(),
     })
 }

@@ -63,7 +63,7 @@ mod tests {
     /// The groups that form of these when nobody else comes: where each begins, and its members.
     fn formed(others: u32, apart: u32) -> (Vec<(u32, u32)>, u32) {
         let (mut here, mut left) = ((others, apart), Vec::new());
-        let mut joined = Joined { here: others + apart, awaited: 0, until_ms: 1_000, leaves_at_ms: None };
+        let mut joined = Joined { here: others + apart, until_ms: 1_000, ..Joined::default() };
         loop {
             joined.here = here.0 + here.1;
             let (Forming::Form(members), first) = next_group_apart(&policy(), &joined, here.1, 0) else {
@@ -91,9 +91,9 @@ mod tests {
 
     #[test]
     fn they_wait_as_the_others_do() {
-        let joined = Joined { here: 9, awaited: 30, until_ms: 1_000, leaves_at_ms: None };
+        let joined = Joined { here: 9, awaited: 30, until_ms: 1_000, ..Joined::default() };
         assert_eq!(next_group_apart(&policy(), &joined, 4, 0), (Forming::Form(4), 5), "a full small group");
-        let joined = Joined { here: 9, awaited: 30, until_ms: 1_000, leaves_at_ms: Some(700) };
+        let joined = Joined { here: 9, awaited: 30, until_ms: 1_000, leaves_at_ms: Some(700), ..Joined::default() };
         assert_eq!(next_group_apart(&policy(), &joined, 3, 0), (Forming::Wait { until_ms: 700 }, 0));
     }
 

@@ -11,10 +11,12 @@ pub struct Joined {
     /// Clients at work, which may still join.
     pub awaited: u32,
     /// From when on no further group forms: [`super::forms_until_ms`] of the deadline of the round, or in a buffer of
-    /// the first assignment among those that wait.
+    /// the first assignment among those that wait, which ends for itself.
     pub until_ms: i64,
     /// When the first of those that wait may leave; none if they wait for as long as it takes.
     pub leaves_at_ms: Option<i64>,
+    /// Whether others are drawn after those at work, as into a buffer: who is left finds others later.
+    pub is_endless: bool,
 }
 
 /// What becomes of the clients that have joined.
@@ -36,7 +38,7 @@ pub enum Forming {
 /// the last client has joined, or the time is up, or somebody may leave, those that are here are split into as few
 /// groups as they fit in, of sizes as equal as possible.
 pub fn next_group(policy: &MaskingPolicy, joined: &Joined, now_ms: i64) -> Forming {
-    let Joined { here, awaited, until_ms, leaves_at_ms } = *joined;
+    let Joined { here, awaited, until_ms, leaves_at_ms, is_endless } = *joined;
     let is_last = awaited == 0 || now_ms >= until_ms;
     let first = first_of_split(policy, here);
     let leaves_at_ms = leaves_at_ms.filter(|_| first.is_some());
@@ -44,8 +46,9 @@ pub fn next_group(policy: &MaskingPolicy, joined: &Joined, now_ms: i64) -> Formi
     match first {
         _ if here == 0 => Forming::Nobody,
         Some(members) if is_last || is_impatient => Forming::Form(members),
+        None if is_endless => Forming::Wait { until_ms: i64::MAX },
         None if is_last => Forming::LeaveOut,
-        Some(_) if here >= policy.group && leaves_enough(policy, here - policy.group + awaited) => {
+        Some(_) if here >= policy.group && (is_endless || leaves_enough(policy, here - policy.group + awaited)) => {
             Forming::Form(policy.group)
         }
         _ => Forming::Wait { until_ms: leaves_at_ms.into_iter().fold(until_ms, i64::min) },
@@ -81,7 +84,7 @@ mod tests {
     }
 
     fn joined(here: u32, awaited: u32) -> Joined {
-        Joined { here, awaited, until_ms: 1_000, leaves_at_ms: None }
+        Joined { here, awaited, until_ms: 1_000, leaves_at_ms: None, is_endless: false }
     }
 
     /// The sizes of the groups that those who are here form now, and how many are left out.
@@ -109,6 +112,25 @@ mod tests {
             ("a full group would leave too few", joined(100, 63), 0, wait),
             ("a full group leaves enough", joined(100, 64), 0, Forming::Form(100)),
             ("a full group leaves nobody", joined(100, 0), 0, Forming::Form(100)),
+        ];
+        for (case, joined, now_ms, expected) in cases {
+            assert_eq!(next_group(&policy, &joined, now_ms), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_left_out_where_others_are_drawn_later() {
+        let policy = policy(100, 50);
+        let endless = |here, awaited| Joined { is_endless: true, ..joined(here, awaited) };
+        let wait = |until_ms| Forming::Wait { until_ms };
+        let cases = [
+            ("too few, and nobody is at work", endless(49, 0), 0, wait(i64::MAX)),
+            ("too few, and the first has no more time", endless(49, 9), 1_000, wait(i64::MAX)),
+            ("enough, and others may come", endless(50, 9), 999, wait(1_000)),
+            ("enough, and the first has no more time", endless(50, 9), 1_000, Forming::Form(50)),
+            ("enough, and nobody is at work", endless(50, 0), 0, Forming::Form(50)),
+            ("a full group leaves too few", endless(120, 0), 0, Forming::Form(60)),
+            ("a full group leaves too few for now", endless(100, 1), 0, Forming::Form(100)),
         ];
         for (case, joined, now_ms, expected) in cases {
             assert_eq!(next_group(&policy, &joined, now_ms), expected, "{case}");

@@ -41,8 +41,17 @@ mod tests {
     fn rounding_and_what_is_left_out_may_make_a_sum_longer() {
         let trust = GroupTrust::Honest;
         let noise = None;
-        let masking =
-            Masking { group_min: 3, corrupt: 0.1, dropouts: 0.3, levels: 8, keep: 1.0, clip: 0.5, trust, noise };
+        let masking = Masking {
+            group_min: 3,
+            corrupt: 0.1,
+            dropouts: 0.3,
+            levels: 8,
+            keep: 1.0,
+            clip: 0.5,
+            trust,
+            any_version: false,
+            noise,
+        };
         let quantiser = Quantiser::new(100, 0.5, 8, 1.0).unwrap();
         let most = |masking: &Masking, noise| masked_norm_max(8, (masking, &quantiser), noise, 100);
         assert_eq!(most(&masking, None), 5.0);

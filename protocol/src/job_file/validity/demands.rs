@@ -31,11 +31,8 @@ pub(super) fn of(job: &JobFile) -> Vec<Setting> {
         vec![codec(&job.update.codec)],
         download(job.download),
         model(&job.model),
-        vec![
-            evaluation(job.evaluation.as_ref()),
-            privacy(job.privacy.is_some()),
-            secure_aggregation(job.secure_aggregation.is_some()),
-        ],
+        vec![evaluation(job.evaluation.as_ref()), privacy(job.privacy.is_some())],
+        secure_aggregation(job),
     ]
     .concat()
 }
@@ -57,13 +54,20 @@ fn privacy(is_set: bool) -> Setting {
         .when(is_set)
 }
 
-fn secure_aggregation(is_set: bool) -> Setting {
-    Setting::of("[secure_aggregation]")
-        .needs(&[Need::SumsOfGroups], "knows the sums of groups alone, in which all updates count alike")
-        .needs(&[Need::DeltaAlone], "masks the delta, and no vector beside it")
-        .needs(&[Need::NewestBase], "adds up updates of one model")
-        .denies(&[Need::Figures], "lets nobody know what single clients report")
-        .when(is_set)
+fn secure_aggregation(job: &JobFile) -> Vec<Setting> {
+    let is_set = job.secure_aggregation.is_some();
+    let moves = job.clip().is_some_and(|clip| clip.adaptive().is_some());
+    vec![
+        Setting::of("[secure_aggregation]")
+            .needs(&[Need::SumsOfGroups], "knows the sums of groups alone, in which all updates count alike")
+            .needs(&[Need::DeltaAlone], "masks the delta, and no vector beside it")
+            .denies(&[Need::KnownAge], "adds up late updates and others before anybody can tell them apart")
+            .denies(&[Need::Figures], "lets nobody know what single clients report")
+            .when(is_set),
+        Setting::with("[secure_aggregation] clip", "a clip that moves")
+            .needs(&[Need::OneRound], "is another one in each round, and the members of a group have the same")
+            .when(is_set && moves),
+    ]
 }
 
 fn cohorts(round: &RoundPolicy) -> Vec<Setting> {
@@ -123,7 +127,7 @@ fn mode(mode: Mode) -> Vec<Setting> {
                 .denies(&[Need::Cohorts], "has members that stay, and as many updates as members make a version")
                 .denies(&[Need::Redraw], "makes a member leave that misses its deadline")
                 .denies(&[Need::RoundEnds], ENDLESS)
-                .denies(&[Need::NewestBase], "lets members work on versions that fall behind")
+                .denies(&[Need::NewestBase, Need::OneRound], "lets members work on versions that fall behind")
                 .denies(&[Need::OneOfEach], "counts several updates of a fast member in a version"),
         ],
         Mode::Buffered { staleness_weight, divisor, fetch_every, push_every, .. } => {
@@ -132,7 +136,10 @@ fn mode(mode: Mode) -> Vec<Setting> {
                 of("buffered")
                     .denies(&[Need::Cohorts, Need::Wait], "draws clients one by one, and a full buffer makes a version")
                     .denies(&[Need::RoundEnds], ENDLESS)
-                    .denies(&[Need::NewestBase], "lets clients work for several rounds, on versions that fall behind"),
+                    .denies(
+                        &[Need::NewestBase, Need::OneRound],
+                        "lets clients work for several rounds, on versions that fall behind",
+                    ),
                 Setting::of("[round] mode staleness_weight")
                     .needs(&[Need::Weights], "changes the weights of late updates")
                     .needs(&[Need::KnownAge], "counts the age of an update from its assignment")

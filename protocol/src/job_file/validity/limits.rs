@@ -47,18 +47,16 @@ struct Points {
 
 impl Points {
     fn of(job: &JobFile) -> Self {
-        let (minimum, cohort, goal) = (job.round.minimum(), job.round.cohort_size(), job.round.updates_goal);
+        let (minimum, most, goal) = (job.round.minimum(), job.updates_max(), job.round.goal());
         match &job.secure_aggregation {
             // `[secure_aggregation]` refuses a size of 0 in its own words.
             Some(secure) => Self {
                 least: minimum.div_ceil(secure.group(goal).max(1)),
-                most: cohort / secure.group_min(goal).max(1),
+                most: most / secure.group_min(goal).max(1),
                 name: "sums of groups",
                 at_most: ["a round has at most", "groups"],
             },
-            None => {
-                Self { least: minimum, most: cohort, name: "updates", at_most: ["a cohort has at most", "clients"] }
-            }
+            None => Self { least: minimum, most, name: "updates", at_most: ["a cohort has at most", "clients"] },
         }
     }
 }

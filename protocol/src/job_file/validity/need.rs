@@ -17,6 +17,8 @@ pub(super) enum Need {
     RoundEnds,
     /// All updates of a version start from the version before.
     NewestBase,
+    /// Updates that are added up were given out in one round, by its policy.
+    OneRound,
     /// An update is one training from the model of its assignment.
     OneTraining,
     /// An update is as old as its assignment.
@@ -91,6 +93,10 @@ impl Need {
             Self::FullTimes => "leave out partial_work or adapt",
             Self::RoundEnds => "set separation_rounds = 0",
             Self::NewestBase => "set mode = { kind = \"synchronous\" }",
+            Self::OneRound => {
+                "set a number as the clip, in [secure_aggregation] or where there is one in [privacy], or set mode = \
+                 { kind = \"synchronous\" }"
+            }
             Self::OneTraining => "set fetch_every = 1 and push_every = 1, or algorithm = { kind = \"plain\" }",
             Self::KnownAge | Self::FullCount => "set staleness_weight = { kind = \"constant\" }",
             Self::Weights => {

@@ -1,12 +1,13 @@
 //! The groups of a round as people see them.
 
+use tributary_engine::story::GroupWanted;
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::{GroupProgress, RoundGroup, RoundGroupMember};
 use tributary_protocol::plan::GroupTrust;
 use tributary_protocol::secure::Context;
 use tributary_protocol::state::GroupStage;
 
-use crate::db::{DbError, RoundKey, SecureGroupRow, SecureMemberRow, ShareStage, Tx};
+use crate::db::{DbError, RoundKey, RoundRow, SecureGroupRow, SecureMemberRow, ShareStage, Tx};
 use crate::masking::roster::roster_of;
 
 /// The groups of a round, and the clients that wait for one.
@@ -51,6 +52,15 @@ impl Groups {
         let waiting = u32::try_from(tx.secure_lobby(key).await?.len()).unwrap_or(u32::MAX);
         Ok(Self { groups, waiting })
     }
+}
+
+/// The clients of a buffer that wait for a group; none where updates are not masked.
+pub(super) async fn wanted(tx: &mut Tx, file: &JobFile, buffer: &RoundRow) -> Result<Option<GroupWanted>, DbError> {
+    let Some(secure) = &file.secure_aggregation else { return Ok(None) };
+    let (key, size) = (buffer.key(), |count: usize| u32::try_from(count).unwrap_or(u32::MAX));
+    let (waiting, grouped) = (size(tx.secure_lobby(key).await?.len()), size(tx.grouped(key.job).await?.len()));
+    let training = buffer.working().saturating_sub(waiting + grouped);
+    Ok(Some(GroupWanted { waiting, group_min: secure.group_min(buffer.goal), training }))
 }
 
 /// How far a member came.

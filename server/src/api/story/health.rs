@@ -15,7 +15,7 @@ use super::disk::Disk;
 use super::enrolled::Enrolled;
 use super::software::unable;
 use super::tables::other_tables;
-use super::{Selection, missed, missing_driver, rounds_not_before_ms, undriven};
+use super::{Selection, groups, missed, missing_driver, rounds_not_before_ms, undriven};
 use crate::app::App;
 use crate::db::{DbError, JobRow, RoundFilter, RoundRow, Tx};
 use crate::runtime::offload::blocking;
@@ -57,6 +57,7 @@ async fn read(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Vec<He
         lost: Lost::default(),
         unmeasured: None,
         shut_out: None,
+        group: None,
         unable: None,
         other_tables: None,
         losses: Vec::new(),
@@ -86,6 +87,9 @@ async fn read(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Vec<He
     facts.unmeasured = unmeasured.as_deref();
     facts.shut_out = shut_out(app, tx, row).await?;
     facts.unable = cannot_follow(app, tx, row).await?;
+    if let Some(buffer) = open.iter().find(|round| round.task == Task::Train && round.is_buffer()) {
+        facts.group = groups::wanted(tx, &row.file.0, buffer).await?;
+    }
     if selecting.is_some() {
         facts.other_tables = Some(with_other_tables(app, tx, row).await?);
     }

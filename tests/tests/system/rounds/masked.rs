@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tributary_client::StoredKey;
-use tributary_client::secure::{CertifiedPeers, Member, Next, Signers, Terms, system_entropy};
+use tributary_client::secure::{CertifiedPeers, Member, NO_MODEL, Next, Signers, Terms, system_entropy};
 use tributary_protocol::device::{Assignment, CheckInResponse};
 use tributary_protocol::operator::{GroupProgress, Job, RoundDetail, RoundGroupMember};
 use tributary_protocol::problem::ProblemType;
@@ -74,7 +74,7 @@ impl Seat {
         let terms = Terms {
             job: assignment.job,
             round: assignment.round.into(),
-            model: assignment.model_sha256,
+            model: if masking.any_version { NO_MODEL } else { assignment.model_sha256 },
             plan: assignment.plan.hash(),
             length: quantiser().coordinates(),
             trust: masking.trust,

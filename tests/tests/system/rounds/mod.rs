@@ -14,6 +14,7 @@ mod drivers;
 mod evaluation;
 mod goal_and_deadline;
 mod masked;
+mod masked_buffered;
 mod masked_gate;
 mod noised;
 mod private;

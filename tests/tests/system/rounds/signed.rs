@@ -17,7 +17,7 @@ use super::masked::{CLIENTS, Seat, Signing, check_mean, detail, masked};
 use crate::support::{Authority, Device, World};
 
 /// A new key with a certificate.
-fn signing(authority: &Authority) -> Signing {
+pub(super) fn signing(authority: &Authority) -> Signing {
     let keys = StoredKey::new(Arc::new(MemoryStore::new()));
     let certificate = authority.certificate(&keys);
     let peers = CertifiedPeers::from_pem(certificate.as_bytes(), authority.pem().as_bytes()).unwrap();

@@ -109,7 +109,7 @@ fn round(case: Case, seed: u64) -> Outcome {
         loop {
             let leaves_at_ms = lobby.first().zip(wait_ms).map(|(first, wait_ms)| first.joins_at_ms + wait_ms);
             let awaited = if now_ms < DEADLINE_MS { (CLIENTS - joined_ever) as u32 } else { 0 };
-            let joined = Joined { here: lobby.len() as u32, awaited, until_ms, leaves_at_ms };
+            let joined = Joined { here: lobby.len() as u32, awaited, until_ms, leaves_at_ms, is_endless: false };
             match next_group(&policy, &joined, now_ms) {
                 Forming::Form(members) => {
                     let behaviour = |client: Client| {

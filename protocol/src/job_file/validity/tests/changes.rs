@@ -174,6 +174,7 @@ pub(super) const CHANGES: &[Change] = &[
     with("privacy", "privacy.epsilon = 2.0\nprivacy.delta = 1e-6", PRIVATE),
     with("secure_aggregation", "secure_aggregation.levels = 8", UNIFORM),
     with("secure_aggregation, groups of 3", "secure_aggregation.group = 3", UNIFORM),
+    with("secure_aggregation, one clip", "secure_aggregation.clip = 1.0", UNIFORM),
 ];
 
 /// The job file with these changes.
