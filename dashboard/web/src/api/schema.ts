@@ -2001,6 +2001,11 @@ export type Loss = "cross_entropy" | "mse" | "other";
 
 /** Masking of the updates of a round. All members of a group have the same. */
 export interface Masking {
+  /**
+   * Whether members of a group may have trained different versions of the model. What they agree on then
+   * names no model, so that members cannot tell whether each was given another one.
+   */
+  any_version?: boolean;
   /** L2 norm to which the delta is clipped in this round. */
   clip: number;
   /** Share of the members that may work together with a dishonest coordinator. */
