@@ -332,6 +332,8 @@ create table rounds (
     rejected bigint not null default 0,
     failed bigint not null default 0,
     expired bigint not null default 0,
+    -- Of a buffer: the expired ones that it did not need because its job had ended.
+    spare bigint not null default 0,
     -- How often an evaluation on the coordinator began without coming to an end.
     begun bigint not null default 0,
     -- Clients drawn one by one so far; a draw is conditional on it.

@@ -17,6 +17,7 @@ use tributary::output::Output;
 use tributary_client::{
     AlwaysOn, Client, EvaluateTask, Evaluated, MemoryStore, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
+use tributary_protocol::seed::Seed;
 use tributary_protocol::state::Task;
 
 use crate::aggregate::committed;
@@ -27,6 +28,8 @@ use crate::process::{CoordinatorProcess, cpu_s, database_of, operator_token, pop
 
 /// How long the clients of a group may take for all.
 const LIMIT_S: u64 = 600;
+/// Largest change of a value.
+const CHANGE: f32 = 1e-3;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SecureLineArgs {
@@ -55,9 +58,12 @@ struct Measured {
     masked_s: f64,
     /// Processor time of all clients together, which share this machine.
     masked_clients_cpu_s: f64,
+    /// Peak memory of the coordinator.
+    masked_peak_mb: f64,
     plain_bytes_up: u64,
     plain_s: f64,
     plain_clients_cpu_s: f64,
+    plain_peak_mb: f64,
 }
 
 /// What the delivery of all updates of a round came to.
@@ -66,6 +72,7 @@ struct Delivered {
     bytes_up: u64,
     took_s: f64,
     cpu_s: f64,
+    peak_mb: f64,
 }
 
 pub(crate) async fn run(args: &SecureLineArgs, output: &Output) -> Result<(), CliError> {
@@ -83,9 +90,11 @@ pub(crate) async fn run(args: &SecureLineArgs, output: &Output) -> Result<(), Cl
         bytes_up: masked.bytes_up,
         masked_s: masked.took_s,
         masked_clients_cpu_s: masked.cpu_s,
+        masked_peak_mb: masked.peak_mb,
         plain_bytes_up: plain.bytes_up,
         plain_s: plain.took_s,
         plain_clients_cpu_s: plain.cpu_s,
+        plain_peak_mb: plain.peak_mb,
     };
     output.object(&measured, || text(&measured))
 }
@@ -110,10 +119,10 @@ async fn delivered(args: &SecureLineArgs, parameters: u32, is_masked: bool) -> R
         enrolled.spawn(async move { client.enrol().await.map(|_| client) });
     }
     let clients = enrolled.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let masking = if is_masked { "secure_aggregation = { clip = 1.0 }\n" } else { "" };
+    let form = if is_masked { "secure_aggregation = { clip = 1.0 }" } else { "update = { codec = 'f32' }" };
     let (members, began) = (args.members, cpu_s(std::process::id())?);
     let job = coordinator.api.create_job(fleet::job_file(&format!(
-        "name = 'line'\npopulation = '{population}'\nseed = 1\n{masking}\
+        "name = 'line'\npopulation = '{population}'\nseed = 1\n{form}\n\
          model = {{ parameters = [{{ name = 'w', shape = [{parameters}] }}] }}\n\
          training = {{ steps = 1, optimizer = {{ kind = 'sgd', learning_rate = 1.0 }} }}\n\
          aggregation = {{ combine = 'uniform_mean' }}\n\
@@ -122,9 +131,9 @@ async fn delivered(args: &SecureLineArgs, parameters: u32, is_masked: bool) -> R
     ))?);
     let job = job.await?.head.id;
     let mut sessions = JoinSet::new();
-    for client in clients {
+    for (seed, client) in (0..).zip(clients) {
         sessions.spawn(async move {
-            let mut trainer = NoTraining { ended_at: Instant::now() };
+            let mut trainer = Random { seed, ended_at: Instant::now() };
             while !matches!(client.run_once(&mut trainer, &AlwaysOn).await?, Outcome::Contributed { .. }) {}
             Ok::<_, tributary_client::ClientError>((trainer.ended_at, Instant::now()))
         });
@@ -142,6 +151,7 @@ async fn delivered(args: &SecureLineArgs, parameters: u32, is_masked: bool) -> R
         bytes_up: bytes_up / u64::from(members),
         took_s: took.unwrap_or_default().as_secs_f64(),
         cpu_s: cpu_s(std::process::id())? - began,
+        peak_mb: coordinator.peak_resident_bytes().map_or(0.0, |bytes| bytes as f64 / 1e6),
     })
 }
 
@@ -154,19 +164,22 @@ fn text(measured: &Measured) -> String {
     )
 }
 
-/// Returns the model unchanged.
-struct NoTraining {
+/// Changes the model at random: bodies of zeros would be packed.
+struct Random {
+    seed: u64,
     ended_at: Instant,
 }
 
-impl Trainer for NoTraining {
+impl Trainer for Random {
     fn examples(&self) -> u64 {
         1
     }
 
     fn train(&mut self, task: &TrainTask<'_>, _: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
+        let mut stream = Seed(self.seed).stream();
+        let values = task.model.values().iter().map(|value| value + stream.uniform(-CHANGE, CHANGE)).collect();
         self.ended_at = Instant::now();
-        Ok(Trained::new(task.model.values().to_vec(), 1, 1, 0.0))
+        Ok(Trained::new(values, 1, 1, 0.0))
     }
 
     fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {

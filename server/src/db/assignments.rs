@@ -16,6 +16,7 @@ use tributary_protocol::state::{AssignmentState, Task};
 use tributary_protocol::traffic::Traffic;
 
 use super::jobs::number;
+use super::needed::goal_met;
 use super::traffic::TrafficRow;
 use super::tx::{Json, Text, execute, fetch, fetch_in, insert_all, stored};
 use super::{DbError, RoundKey, RoundRow, Tx};
@@ -247,12 +248,16 @@ pub(super) struct AssignmentView {
 /// The columns of an [`AssignmentView`], from assignments `a`, their rounds `r` and clients `c`.
 macro_rules! assignment_view_columns {
     () => {
-        "a.id, a.client, c.number, a.state, a.reason, a.assigned_at_ms, a.fetched_at_ms, a.upload_at_ms, a.upload_ms, \
-         a.ended_at_ms, a.late_at_ms, a.stopped_at_ms, coalesce(a.deadline_at_ms, r.deadline_at_ms) as deadline_at_ms, \
-         (a.deadline_at_ms is null and r.reported >= r.goal) as goal_met, a.base_version, \
+        concat!(
+            "a.id, a.client, c.number, a.state, a.reason, a.assigned_at_ms, a.fetched_at_ms, a.upload_at_ms, \
+         a.upload_ms, a.ended_at_ms, a.late_at_ms, a.stopped_at_ms, \
+         coalesce(a.deadline_at_ms, r.deadline_at_ms) as deadline_at_ms, ",
+            goal_met!(),
+            " as goal_met, a.base_version, \
          case when a.base_version < r.base_version then r.base_version - a.base_version else 0 end as staleness, \
          a.places, a.updates, a.weight, \
          case when a.updates = 1 or a.places > 0 then a.loss end as loss, a.accuracy, a.work_ms, a.update_norm, a.cosine, a.bytes_up, a.bytes_down, a.raw_bytes_up, a.raw_bytes_down, a.metrics, c.attributes"
+        )
     };
 }
 pub(super) use assignment_view_columns;

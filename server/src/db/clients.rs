@@ -13,6 +13,7 @@ use tributary_protocol::state::Standing;
 
 use super::changes::{ClientChange, Seen};
 use super::jobs::number;
+use super::needed::goal_met;
 use super::software::Software;
 use super::tx::{Json, Text, execute, fetch, stored};
 use super::{DbError, Tx};
@@ -110,9 +111,12 @@ pub struct ClientsList<'a> {
 /// Assignments `a` of stragglers that their rounds did not need, and that came back. Few are asked about their round.
 macro_rules! is_spare {
     () => {
-        "a.state = 'expired' and a.deadline_at_ms is null and (a.late_at_ms is not null or a.stopped_at_ms is not null) \
-         and exists (select 1 from rounds r where r.job = a.job and r.task = a.task and r.number = a.round \
-         and r.reported >= r.goal)"
+        concat!(
+            "a.state = 'expired' and (a.late_at_ms is not null or a.stopped_at_ms is not null) \
+         and exists (select 1 from rounds r where r.job = a.job and r.task = a.task and r.number = a.round and ",
+            goal_met!(),
+            ")"
+        )
     };
 }
 

@@ -32,6 +32,7 @@ mod measured;
 mod members;
 mod model_files;
 mod names;
+mod needed;
 mod notices;
 mod orders;
 mod overview;

@@ -73,6 +73,8 @@ pub struct RoundRow {
     #[sqlx(try_from = "i64")]
     expired: u32,
     #[sqlx(try_from = "i64")]
+    spare: u32,
+    #[sqlx(try_from = "i64")]
     weight: u64,
     /// Mean loss of the local trainings of a committed round.
     pub training_loss: Option<f64>,
@@ -150,7 +152,11 @@ impl From<RoundRow> for Round {
             Tempo::Members { members_max, slack } => Some(buffer(members_max, None, Some(slack))),
         };
         Self {
-            spare: if buffer.is_none() && row.reported >= row.goal { row.expired } else { 0 },
+            spare: match buffer {
+                None if row.reported >= row.goal => row.expired,
+                None => 0,
+                Some(_) => row.spare,
+            },
             buffer,
             adapted: policy.adapted,
             adapted_goal: policy.adapted_goal,
@@ -203,7 +209,7 @@ impl From<RoundRow> for Round {
 macro_rules! round_columns {
     () => {
         "job, task, number, phase, reason, base_version, seed, goal, minimum, opened_at_ms, selected_at_ms, \
-         deadline_at_ms, closed_at_ms, ended_at_ms, cohort, reported, rejected, failed, expired, weight, training_loss, \
+         deadline_at_ms, closed_at_ms, ended_at_ms, cohort, reported, rejected, failed, expired, spare, weight, training_loss, \
          loss, accuracy, bytes_up, bytes_down, raw_bytes_up, raw_bytes_down, work_ms, step_norm, diversity, saved_ms, \
          policy, norm_max, pruned_at_ms, class_totals, drawn, staleness, lost_weight, accuracy_examples, \
          accuracy_clients, accuracy_low, accuracy_worst, accuracy_p10"
@@ -382,6 +388,14 @@ impl Tx {
             execute!(self, sql, job.as_str(), now_ms);
         }
         Ok(true)
+    }
+
+    /// Adds assignments that a buffer did not need because its job had ended.
+    pub async fn count_spare(&mut self, key: RoundKey, updates: u32) -> Result<(), DbError> {
+        let sql = "update rounds set spare = spare + $4 where job = $1 and task = $2 and number = $3";
+        let (job, number) = (key.job.to_string(), i64::from(key.number));
+        execute!(self, sql, job, key.task.as_str(), number, i64::from(updates));
+        Ok(())
     }
 
     /// Adds assignments that ended, or the updates of those that reported, to the counts of their round.

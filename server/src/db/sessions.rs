@@ -11,6 +11,7 @@ use tributary_protocol::state::{AssignmentState, Task};
 
 use super::assignments::{AssignmentView, assignment_view_columns, from_assignments};
 use super::jobs::number;
+use super::needed::goal_met;
 use super::software::Software;
 use super::tx::{Json, Text, fetch};
 use super::{DbError, Tx};
@@ -55,8 +56,11 @@ struct AttributesCount {
 /// The columns of a [`SessionRow`], from assignments `a`, their rounds `r` and clients `c`.
 macro_rules! session_columns {
     () => {
-        "c.attributes, a.state, a.reason, a.fetched_at_ms, a.upload_at_ms, a.late_at_ms, a.stopped_at_ms, \
-         (a.deadline_at_ms is null and r.reported >= r.goal) as goal_met, a.work_ms, a.ended_at_ms - a.assigned_at_ms as open_ms, a.bytes_down"
+        concat!(
+            "c.attributes, a.state, a.reason, a.fetched_at_ms, a.upload_at_ms, a.late_at_ms, a.stopped_at_ms, ",
+            goal_met!(),
+            " as goal_met, a.work_ms, a.ended_at_ms - a.assigned_at_ms as open_ms, a.bytes_down"
+        )
     };
 }
 

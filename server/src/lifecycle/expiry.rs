@@ -30,6 +30,9 @@ pub(super) async fn expire_one(
     let missing = Contribution { weight: Weight::default(), updates: assignment.updates_max() };
     tx.count_ended(key, state, missing, ended.unwrap_or_default()).await?;
     if assignment.term().is_own() {
+        if need == Need::Spare {
+            tx.count_spare(key, missing.updates).await?;
+        }
         tx.remove_member(key.job, assignment.client).await?;
     }
     let became = if need == Need::Spare { Became::Spare } else { Became::State(state) };

@@ -285,7 +285,8 @@ async fn the_groups_that_are_open_at_the_end_of_a_job_end() {
     world.driven(join_all(second.iter_mut().map(Seat::send))).await;
     finish(&world, &mut first).await;
     assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Completed);
-    let RoundDetail { groups, .. } = detail(&world, &job, 1).await;
+    let RoundDetail { round, groups, .. } = detail(&world, &job, 1).await;
+    assert_eq!((round.reported, round.expired, round.spare), (5, 5, 5), "the job ended without them");
     let failed: Vec<_> = groups.iter().filter(|group| group.stage == GroupStage::Failed).collect();
     assert_eq!((failed.len(), failed[0].reason), (1, Some(GroupFailure::RoundEnded)));
     for seat in &second {
