@@ -204,6 +204,8 @@ fn the_share_of_finished_work_that_counts_is_as_measured() {
         (Lobby, wait, STAGE_MS, 32, 16, 96.2),
         (Lobby, wait, STAGE_MS, 100, 20, 95.3),
         (Lobby, wait, STAGE_MS, 64, 16, 96.3),
+        // The default for cohorts of 128 and more.
+        (Lobby, wait, STAGE_MS, 128, 32, 90.5),
         (Anywhere, wait, STAGE_MS, 100, 50, 41.0),
         (Anywhere, wait, STAGE_MS, 64, 32, 65.8),
         (Anywhere, wait, STAGE_MS, 32, 16, 87.0),
