@@ -26,7 +26,7 @@ function Reason({ item }: { item: Assignment }) {
 
 const PER_PAGE = 50;
 
-function columnsOf(task: string): Column<Assignment>[] {
+function columnsOf(task: string, masked: boolean): Column<Assignment>[] {
   return [
     {
       head: "Client",
@@ -49,9 +49,24 @@ function columnsOf(task: string): Column<Assignment>[] {
       cell: (item) => duration(tookMs(item)),
     },
     { head: "Worked", number: true, sort: (item) => item.work_ms, cell: (item) => duration(item.work_ms) },
-    { head: "Examples", number: true, sort: (item) => item.weight, cell: (item) => count(item.weight) },
-    { head: "Loss", number: true, sort: (item) => item.loss, cell: (item) => real(item.loss) },
-    ...(task === "train"
+    // Of a member of a group, the row says what the sum of its group counts for.
+    ...(masked
+      ? []
+      : [
+          {
+            head: "Examples",
+            number: true,
+            sort: (item: Assignment) => item.weight,
+            cell: (item: Assignment) => count(item.weight),
+          },
+          {
+            head: "Loss",
+            number: true,
+            sort: (item: Assignment) => item.loss,
+            cell: (item: Assignment) => real(item.loss),
+          },
+        ]),
+    ...(task === "train" && !masked
       ? [
           {
             head: "Norm",
@@ -68,14 +83,16 @@ function columnsOf(task: string): Column<Assignment>[] {
             cell: (item: Assignment) => real(item.cosine),
           },
         ]
-      : [{ head: "Accuracy", number: true, cell: (item: Assignment) => percent(item.accuracy) }]),
+      : masked
+        ? []
+        : [{ head: "Accuracy", number: true, cell: (item: Assignment) => percent(item.accuracy) }]),
     { head: "Up", number: true, wide: true, cell: (item) => bytes(item.bytes_up) },
     { head: "Down", number: true, wide: true, cell: (item) => bytes(item.bytes_down) },
   ];
 }
 
 /** Two lines per assignment: client and reason; state, and how long it took. */
-const PHONE: Column<Assignment>[] = [
+const phoneColumns = (masked: boolean): Column<Assignment>[] => [
   {
     head: "Client",
     name: true,
@@ -88,7 +105,7 @@ const PHONE: Column<Assignment>[] = [
         </span>
         <small class="quiet">
           {item.state === "reported" || item.state === "assigned"
-            ? plural(item.weight ?? 0, "example")
+            ? !masked && plural(item.weight ?? 0, "example")
             : lossReason(item)}
         </small>
       </span>
@@ -108,7 +125,15 @@ const PHONE: Column<Assignment>[] = [
 ];
 
 /** The assignments as a table with a filter by state. */
-export function AssignmentTable({ assignments, task }: { assignments: Assignments; task: string }) {
+export function AssignmentTable({
+  assignments,
+  task,
+  masked,
+}: {
+  assignments: Assignments;
+  task: string;
+  masked: boolean;
+}) {
   const narrow = useNarrow();
   const [state, setState] = useState("");
   const [page, setPage] = useState(0);
@@ -139,7 +164,7 @@ export function AssignmentTable({ assignments, task }: { assignments: Assignment
       <Table
         label="Assignments"
         class={narrow ? "phone-rows" : ""}
-        columns={narrow ? PHONE : columnsOf(task)}
+        columns={narrow ? phoneColumns(masked) : columnsOf(task, masked)}
         rows={rows}
         slice={[at * PER_PAGE, (at + 1) * PER_PAGE]}
         rowKey={(item) => item.id}

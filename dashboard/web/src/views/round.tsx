@@ -62,6 +62,7 @@ export function RoundView({ job, number }: { job: string; number: number }) {
   }
   const round = settled(data.round, assignments.items);
   const central = task === "evaluate" && round.goal === 0;
+  const masked = (data.groups?.length ?? 0) > 0;
   const canChange = may && task === "train" && ["running", "paused"].includes(parent.data?.state ?? "");
   return (
     <>
@@ -97,9 +98,11 @@ export function RoundView({ job, number }: { job: string; number: number }) {
       {task === "train" && parent.data && round.ended_at_ms !== undefined && !round.buffer && (
         <OutlookPanel job={parent.data} changed={parent.refresh} />
       )}
-      {task === "train" && assignments.items.length > 0 && <Updates round={round} assignments={assignments.items} />}
+      {task === "train" && !masked && assignments.items.length > 0 && (
+        <Updates round={round} assignments={assignments.items} />
+      )}
       <RelaysPanel items={assignments.items} />
-      <AssignmentTable assignments={assignments} task={task} />
+      <AssignmentTable assignments={assignments} task={task} masked={masked} />
       {suggested && parent.data && (
         <PolicyDialog
           job={parent.data}
