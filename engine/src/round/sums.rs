@@ -16,10 +16,13 @@ pub(super) fn suits(job: &JobFile) -> Result<(), &'static str> {
             true
         }
     };
+    // The clients of a relay form groups at the relay, which adds up their sums.
+    let masks_by_a_clip_that_moves =
+        job.secure_aggregation.as_ref().is_some_and(|secure| secure.clip.adaptive().is_some());
     let reasons = [
         (job.analysis.is_some(), "an analysis asks clients themselves"),
         (job.privacy.is_some(), "the updates of a private job are clipped one by one"),
-        (job.secure_aggregation.is_some(), "the members of a group call this coordinator"),
+        (masks_by_a_clip_that_moves, "the clip follows how many updates are within it, which a sum does not tell"),
         (job.round.mode != Mode::Synchronous, "only synchronous rounds have a deadline for sums"),
         (job.round.selection != Selection::Uniform, "the job chooses clients by what is known of them"),
         (job.round.adapt.is_some(), "the job adapts to the times of single clients"),
@@ -52,6 +55,7 @@ mod tests {
         assert_eq!(suits(""), Ok(()));
         assert_eq!(suits("aggregation.combine = 'uniform_mean'\nupdate.codec = 'top_k'"), Ok(()));
         assert_eq!(suits("training.algorithm = { kind = 'fed_prox', mu = 0.1 }"), Ok(()));
+        assert_eq!(suits("aggregation.combine = 'uniform_mean'\nsecure_aggregation.clip = 1.0"), Ok(()));
         assert_eq!(suits("aggregation.optimizer = { kind = 'adam', learning_rate = 0.1 }"), Ok(()));
         for (settings, word) in [
             ("aggregation.combine = 'median'", "reads single"),
@@ -59,6 +63,7 @@ mod tests {
             ("round.selection = { kind = 'weighted' }", "known of them"),
             ("round.mode = { kind = 'buffered', buffer = 3, concurrency = 7 }", "synchronous"),
             ("update.norm_max = { quantile = 0.5 }", "norm bound"),
+            ("aggregation.combine = 'uniform_mean'\n[secure_aggregation]", "the clip follows"),
         ] {
             assert!(suits(settings).is_err_and(|reason| reason.contains(word)), "{settings}");
         }

@@ -73,8 +73,9 @@ impl Standing {
         let is_apart = |member: &SecureMemberRow| past.get(&member.client).is_some_and(|past| past.is_apart());
         lobby.sort_by_key(is_apart);
         let apart = lobby.iter().filter(|member| is_apart(member)).count();
-        let working: Vec<AssignmentId> =
-            tx.working_assignments(round.key()).await?.into_iter().map(|row| row.id).collect();
+        // Relays join no group here: their clients have groups of their own.
+        let working = tx.working_assignments(round.key()).await?.into_iter().filter(|row| !row.is_sum());
+        let working: Vec<AssignmentId> = working.map(|row| row.id).collect();
         let mut open = Vec::new();
         let mut grouped = 0;
         for row in rows.into_iter().filter(|row| !row.stage.is_final()) {

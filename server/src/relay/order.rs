@@ -21,6 +21,8 @@ use crate::services::Services;
 const VERSIONS_KEPT: u32 = 2;
 /// The part of the parent's deadline, as a divisor, that is kept for the delivery of the sum.
 const DELIVERY_PART: i64 = 20;
+/// The same where groups that form last must come to their sums before.
+const GROUPS_PART: i64 = 4;
 
 /// Why an order was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +77,8 @@ pub(super) async fn take(
     let file = played(terms, population);
     let spec = Arc::new(JobSpec::new(assignment.job, file)?).of_sums(terms.cohort);
     let base_version = assignment.model_version;
-    let left_ms = time_left_ms(assignment.deadline_in_ms);
+    let kept = if spec.plan.masking.is_some() { GROUPS_PART } else { DELIVERY_PART };
+    let left_ms = time_left_ms(assignment.deadline_in_ms, kept);
     let policy = TaskPolicy::of_part(&spec.file, assignment.task, terms.places, terms.cohort, left_ms);
     let policy = policy.ok_or_else(|| TakeError::Unfit(format!("the job has no rounds of {}", assignment.task)))?;
     let opening = Opening { policy, seed: assignment.seed, norm_max: terms.norm_max };
@@ -115,9 +118,9 @@ fn played(terms: &RelayTerms, population: &Name) -> JobFile {
 }
 
 /// The time for the clients of a part: what the parent leaves, without what the delivery will take.
-fn time_left_ms(deadline_in_ms: u64) -> i64 {
+fn time_left_ms(deadline_in_ms: u64, kept: i64) -> i64 {
     let all_ms = i64::try_from(deadline_in_ms).unwrap_or(i64::MAX);
-    (all_ms - all_ms / DELIVERY_PART).max(1)
+    (all_ms - all_ms / kept).max(1)
 }
 
 /// The model of an order, from the parent.
@@ -144,6 +147,7 @@ mod tests {
 
     #[test]
     fn time_is_kept_for_the_delivery() {
-        assert_eq!([100_000, 10, 0].map(time_left_ms), [95_000, 10, 1]);
+        assert_eq!([100_000, 10, 0].map(|ms| time_left_ms(ms, DELIVERY_PART)), [95_000, 10, 1]);
+        assert_eq!(time_left_ms(100_000, GROUPS_PART), 75_000);
     }
 }

@@ -143,7 +143,13 @@ impl Target {
             (true, true) => spec = spec.of_sums(round.policy().sum_size()),
             (false, false) => {}
         }
-        let group = Group::find(&mut tx, (&spec, &round), id, form == Form::Masked, services.clock.now_ms()).await?;
+        // A relay has opened the sums of its groups itself.
+        let group = match assignment.is_sum() {
+            true => None,
+            false => {
+                Group::find(&mut tx, (&spec, &round), id, form == Form::Masked, services.clock.now_ms()).await?
+            }
+        };
         Ok(Self { assignment, round, spec, group })
     }
 
