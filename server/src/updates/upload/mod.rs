@@ -146,9 +146,7 @@ impl Target {
         // A relay has opened the sums of its groups itself.
         let group = match assignment.is_sum() {
             true => None,
-            false => {
-                Group::find(&mut tx, (&spec, &round), id, form == Form::Masked, services.clock.now_ms()).await?
-            }
+            false => Group::find(&mut tx, (&spec, &round), id, form == Form::Masked, services.clock.now_ms()).await?,
         };
         Ok(Self { assignment, round, spec, group })
     }
