@@ -182,6 +182,7 @@ fn policy(args: &TempoArgs, mode: Tempo) -> RoundPolicy {
             divisor: Divisor::Count,
             fetch_every: 1,
             push_every: 1,
+            per_client: 1,
         },
         deadline_ms: DEADLINE_MS,
         adapt: adapt.clone(),

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{
     Act, Budget, Candidate, Clocks, Decision, Descriptions, EligibilityRules, FixedModels, JobFacts, JobView, Lookback,
-    Member, OpenRound, OpenWork, Source, Step, TaskPolicy, Tempo, Term, WorkEnd, admit, decide, opening, staleness,
+    Member, OpenRound, OpenWork, Source, Step, TaskPolicy, Tempo, Term, WorkEnd, admit, admit_to_buffer, decide,
+    opening, staleness,
 };
 use tributary_protocol::id::ClientId;
 use tributary_protocol::model::Model;
@@ -40,6 +41,8 @@ pub(crate) struct Work {
 /// The open training round with its updates.
 struct Open {
     round: OpenRound,
+    /// The number of updates of each client.
+    counted: BTreeMap<ClientId, u32>,
     norm_max: Option<f64>,
     updates: Updates,
 }
@@ -132,7 +135,7 @@ impl Job {
     }
 
     fn decision(&mut self, waiting: &[Arc<Candidate>], now_ms: i64) -> Decision {
-        if let Some(Open { round, .. }) = &mut self.open {
+        if let Some(Open { round, counted, .. }) = &mut self.open {
             let rules =
                 EligibilityRules::of(&self.spec.file, self.spec.schema, &self.spec.needs, round.task, round.number);
             let last_round = |candidate: &Candidate| self.last_rounds.get(&(candidate.number as usize)).copied();
@@ -140,8 +143,12 @@ impl Job {
                 let private = self.spec.privacy.as_ref();
                 private.is_none_or(|terms| self.private.admits(terms, client, self.version.number))
             };
+            let mode = self.spec.file.round.mode;
+            let reports = |candidate: &Candidate| counted.get(&candidate.client).copied().unwrap_or(0);
             let is_eligible = |candidate: &&Arc<Candidate>| {
-                admit(candidate, last_round(candidate), &rules).is_ok() && may_contribute(candidate.number)
+                admit(candidate, last_round(candidate), &rules).is_ok()
+                    && admit_to_buffer(mode, reports(candidate)).is_ok()
+                    && may_contribute(candidate.number)
             };
             let eligible = match round.policy.draws(round.phase, round.working) {
                 true => waiting.iter().filter(is_eligible).cloned().collect(),
@@ -229,7 +236,8 @@ impl Job {
             (round.phase, round.working) = (Phase::Training, self.works.len() as u32);
         }
         let spec = self.spec.with_cohort(policy.cohort_size);
-        self.open = Some(Open { round, norm_max: opening.norm_max, updates: Updates::new(&spec)? });
+        let (counted, updates) = (BTreeMap::new(), Updates::new(&spec)?);
+        self.open = Some(Open { round, counted, norm_max: opening.norm_max, updates });
         Ok(())
     }
 
@@ -344,7 +352,7 @@ impl Job {
     /// A client has finished its work: trains, and takes the update if its round still does.
     pub(crate) fn report(&mut self, learner: &mut Learner, client: usize, now_ms: i64) -> Result<(), SimulationError> {
         let Some(work) = self.works.remove(&client) else { return Ok(()) };
-        let Some(Open { round, norm_max, updates }) = &mut self.open else { return Ok(()) };
+        let Some(Open { round, counted, norm_max, updates }) = &mut self.open else { return Ok(()) };
         let Work { base_version: version, ref base, ref policy, seed, .. } = work;
         let mut trained = learner.train(&self.spec, &Training { client, base, version, policy, seed })?;
         round.working = round.working.saturating_sub(1);
@@ -364,6 +372,7 @@ impl Job {
         let behind = staleness(version, self.version.number);
         updates.add(&self.spec, update, norm, behind, client as u64)?;
         round.reported += 1;
+        *counted.entry(id).or_default() += 1;
         if let Some(member) = self.members.get_mut(&id) {
             (member.clock, member.is_working) = (member.clock + 1, false);
         }

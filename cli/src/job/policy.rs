@@ -91,6 +91,7 @@ fn buffered_text(buffered: &Buffered, policy: &RoundPolicy, width: Option<u16>) 
     let pairs = [
         ("buffer", buffered.buffer.to_string()),
         ("concurrency", buffered.concurrency.to_string()),
+        ("of one client", policy.mode.per_client().map_or_else(|| "-".to_owned(), |updates| updates.to_string())),
         ("staleness maximum", buffered.staleness_max.to_string()),
         ("weight at staleness d", weight),
         ("divided by", divisor.to_owned()),

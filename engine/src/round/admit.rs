@@ -6,7 +6,7 @@ use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::Plan;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Name;
-use tributary_protocol::job_file::{Eligibility, EvaluationPlace, EvaluationPolicy, JobFile};
+use tributary_protocol::job_file::{Eligibility, EvaluationPlace, EvaluationPolicy, JobFile, Mode};
 use tributary_protocol::plan::GroupTrust;
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
@@ -91,6 +91,9 @@ pub enum Ineligible {
     NoSet(Name),
     #[error("it took part in round {0}, too recently")]
     Separation(u32),
+    /// The most updates of one client in a buffer.
+    #[error("it has {0} in the open buffer, as many as count of one client")]
+    InBuffer(u32),
     #[error("it has contributed the {0} updates that the job's privacy allows")]
     Spent(u32),
     #[error("its last update made version {0}, too recently for the job's privacy")]
@@ -124,6 +127,18 @@ pub enum Ineligible {
     Coordinator,
     #[error("it is a relay, and {0}")]
     Relay(&'static str),
+}
+
+/// Whether a client with so many updates in the open buffer may be drawn into it again. Otherwise the quickest client
+/// would make most of each version.
+///
+/// # Errors
+/// [`Ineligible::InBuffer`] if it may not.
+pub fn admit_to_buffer(mode: Mode, reported: u32) -> Result<(), Ineligible> {
+    match mode.per_client() {
+        Some(most) if reported >= most => Err(Ineligible::InBuffer(most)),
+        _ => Ok(()),
+    }
 }
 
 impl<'a> EligibilityRules<'a> {
@@ -284,6 +299,19 @@ mod tests {
             signs: false,
             relay: None,
         }
+    }
+
+    #[test]
+    fn a_client_is_drawn_into_a_buffer_until_it_has_what_counts_of_one() {
+        let mode = |per_client| {
+            let mode =
+                serde_json::json!({ "kind": "buffered", "buffer": 9, "concurrency": 4, "per_client": per_client });
+            serde_json::from_value::<Mode>(mode).unwrap()
+        };
+        assert_eq!(admit_to_buffer(mode(1), 0), Ok(()));
+        assert_eq!(admit_to_buffer(mode(1), 1), Err(Ineligible::InBuffer(1)));
+        assert_eq!([1, 2].map(|reported| admit_to_buffer(mode(2), reported).is_ok()), [true, false]);
+        assert_eq!(admit_to_buffer(Mode::Synchronous, 9), Ok(()));
     }
 
     #[test]

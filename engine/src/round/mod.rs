@@ -4,7 +4,7 @@
 //! |---|---|
 //! | what does a job do next? | [`decide`] |
 //! | with which policy, norm bound and seed does a round open? | [`opening`] |
-//! | may this client take part? | [`admit`] |
+//! | may this client take part? | [`admit`], [`admit_to_buffer`] |
 //! | how many updates can these candidates bring? | [`places`] |
 //! | which of two jobs draws a client first? | [`leaves_to`] |
 //! | in which minutes may training rounds open? | [`Calendar`] |
@@ -55,7 +55,7 @@ mod view;
 mod wait;
 
 pub use adapt::PastWork;
-pub use admit::{Contributed, EligibilityRules, Ineligible, Needs, admit, admit_unit};
+pub use admit::{Contributed, EligibilityRules, Ineligible, Needs, admit, admit_to_buffer, admit_unit};
 pub use calendar::{Calendar, CalendarError};
 pub use candidate::Candidate;
 pub use clocks::Clocks;

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use tributary_protocol::operator::Health;
 use tributary_protocol::state::{AbandonReason, HealthKind, JobState, Severity};
 
+use super::buffers::{BufferWanted, contributors_wanted};
 use super::explain::{Undriven, Wanted};
 use super::groups::{GroupWanted, members_wanted};
 use super::software::{Unable, many_are_unable};
@@ -40,6 +41,8 @@ pub struct HealthFacts<'a> {
     /// its newest evaluation, or empty where none was opened.
     pub unmeasured: Option<&'a str>,
     pub shut_out: Option<ShutOut>,
+    /// The open buffer of a buffered job.
+    pub buffer: Option<BufferWanted>,
     /// Of a buffer whose updates are masked.
     pub group: Option<GroupWanted>,
     /// Clients that cannot follow the plan.
@@ -120,6 +123,7 @@ pub fn health(facts: &HealthFacts<'_>, now_ms: i64) -> Vec<Health> {
         now(evaluators_wanted(facts)),
         now(clients_wanted(facts)),
         now(members_wanted(facts.group)),
+        now(contributors_wanted(facts.buffer)),
         at_rest(facts),
     ];
     let mut lines: Vec<Health> = findings.into_iter().flatten().collect();
@@ -326,6 +330,7 @@ mod tests {
             lost: Lost::default(),
             unmeasured: None,
             shut_out: None,
+            buffer: None,
             group: None,
             unable: None,
             other_tables: None,

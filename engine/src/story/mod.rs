@@ -21,6 +21,7 @@
 
 mod adapted;
 mod bias;
+mod buffers;
 mod changes;
 mod curve;
 mod diversity;
@@ -43,6 +44,7 @@ mod words;
 
 pub use adapted::{adaptation, adapted_goal};
 pub use bias::{Share, verdicts};
+pub use buffers::BufferWanted;
 pub use changes::{Finding, HealthChange, SETTLED_MS, health_changes};
 pub use curve::{CurveRow, curve, scalar_curve};
 pub use diversity::useful_updates;

@@ -43,6 +43,10 @@ pub enum Mode {
         /// Local trainings behind an update, 1 to 1,000. Default: 1.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         push_every: u32,
+        /// Most updates of one client in a buffer, 1 to 10,000: a quick client does not decide a version alone. More
+        /// than 1 is for fleets that are smaller than the buffer. Default: 1.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        per_client: u32,
     },
     /// Members with clocks: a member that is more than `slack` updates ahead of the slowest one waits. Updates count in
     /// the sum that is open, and as many updates as there are members make the next version (SSP, Ho et al. 2013). With
@@ -191,6 +195,14 @@ impl Mode {
         }
     }
 
+    /// Most updates of one client in a buffer; none where other rules bound them.
+    pub fn per_client(self) -> Option<u32> {
+        match self {
+            Self::Buffered { per_client, .. } => Some(per_client),
+            Self::Synchronous | Self::StaleSynchronous { .. } => None,
+        }
+    }
+
     pub(super) fn check(self) -> Result<(), JobFileError> {
         let clients = 1..=COHORT_MAX;
         let (buffer, concurrency, staleness_max, staleness_weight) = match self {
@@ -210,6 +222,8 @@ impl Mode {
         let trainings = 1..=CADENCE_MAX;
         require(trainings.contains(&fetch_every), "[round] mode fetch_every", "1 to 1000")?;
         require(trainings.contains(&push_every), "[round] mode push_every", "1 to 1000")?;
+        let is_some = self.per_client().is_none_or(|updates| clients.contains(&updates));
+        require(is_some, "[round] mode per_client", "1 to 10000")?;
         staleness_weight.check()
     }
 }
@@ -272,6 +286,7 @@ mod tests {
             ("buffer = 1, concurrency = 1, staleness_max = 10001", "staleness_max"),
             ("buffer = 1, concurrency = 1, fetch_every = 0", "fetch_every"),
             ("buffer = 1, concurrency = 1, push_every = 1001", "push_every"),
+            ("buffer = 1, concurrency = 1, per_client = 0", "per_client"),
             ("buffer = 1, concurrency = 1, staleness_weight = { kind = 'polynomial', a = 0.0 }", "staleness_weight"),
             (
                 "buffer = 1, concurrency = 1, staleness_weight = { kind = 'hinge', a = 101.0, b = 1 }",

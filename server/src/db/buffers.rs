@@ -9,7 +9,7 @@ use tributary_protocol::operator::StalenessCount;
 use tributary_protocol::state::Task;
 
 use super::assignments::{AssignmentRow, assignment_columns};
-use super::tx::{execute, fetch};
+use super::tx::{Text, execute, fetch};
 use super::{DbError, RoundKey, Tx};
 
 #[derive(sqlx::FromRow)]
@@ -88,6 +88,15 @@ impl Tx {
                    where job = $1 and task = $2 and number = $3 and phase = 'training' and drawn = $4";
         let (job, number) = (key.job.to_string(), i64::from(key.number));
         Ok(execute!(self, sql, job.as_str(), key.task.as_str(), number, i64::from(drawn), clients as i64) == 1)
+    }
+
+    /// The number of updates of each client in a round; those without any are left out.
+    pub async fn reports_by_client(&mut self, key: RoundKey) -> Result<Vec<(ClientId, u32)>, DbError> {
+        let sql = "select client, count(*) from assignments \
+                   where job = $1 and task = $2 and round = $3 and state = 'reported' group by client";
+        let (job, number) = (key.job.to_string(), i64::from(key.number));
+        let rows = fetch!(self, (Text<ClientId>, i64), fetch_all, sql, job.as_str(), key.task.as_str(), number);
+        Ok(rows.into_iter().map(|(Text(client), count)| (client, u32::try_from(count).unwrap_or(u32::MAX))).collect())
     }
 
     /// The number of assignments that a client has in a round.

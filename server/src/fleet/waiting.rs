@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit, admit_unit, places};
+use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit, admit_to_buffer, admit_unit, places};
 use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::example_sets::ExampleSet;
@@ -26,7 +26,7 @@ pub struct Waiting {
     candidates: Vec<Arc<Candidate>>,
     /// The last training round of each client that trained recently.
     last_rounds: HashMap<ClientId, u32>,
-    /// Of a private or masked job: clients that the next training round may not draw, and why.
+    /// Clients that the training round may not draw, and why.
     barred: HashMap<ClientId, Ineligible>,
 }
 
@@ -44,6 +44,9 @@ impl Waiting {
         }
         let candidates = present(services, fleet, tx, &spec.file.population).await?;
         let mut barred = barred(tx, spec, rounds, &candidates).await?;
+        if !candidates.is_empty() {
+            barred.extend(in_buffer(tx, spec, rounds).await?);
+        }
         barred.extend(refusing(tx, spec, rounds, services.clock.now_ms()).await?);
         Ok(Self { candidates, last_rounds: last_rounds(tx, spec, rounds).await?, barred })
     }
@@ -112,6 +115,16 @@ async fn last_rounds(tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) -> Result
         }
         _ => Ok(HashMap::new()),
     }
+}
+
+/// Clients with as many updates in the open buffer as count of one client.
+async fn in_buffer(tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) -> Result<Vec<(ClientId, Ineligible)>, DbError> {
+    let Some(round) = drawing(rounds).filter(|round| round.is_buffer() && round.reported > 0) else {
+        return Ok(Vec::new());
+    };
+    let mode = spec.file.round.mode;
+    let reports = tx.reports_by_client(round.key()).await?.into_iter();
+    Ok(reports.filter_map(|(client, count)| Some((client, admit_to_buffer(mode, count).err()?))).collect())
 }
 
 /// Clients whose apps demand more privacy than a masked or private job gives: drawn again, they would only cost their

@@ -45,6 +45,7 @@ impl Tempo {
             Self::Buffered => {
                 let mode = json!({
                     "kind": "buffered", "buffer": updates, "concurrency": CLIENTS, "staleness_max": 1_000,
+                    "per_client": updates,
                 });
                 json!({ "mode": mode, "deadline_ms": deadline_ms })
             }

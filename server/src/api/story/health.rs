@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tributary_engine::story::{
-    EndedRound, EvaluatorsWanted, HealthFacts, Lost, OtherTables, RoundStory, SelectingRound, Session, ShutOut, Unable,
-    class_stats, explain, health,
+    BufferWanted, EndedRound, EvaluatorsWanted, HealthFacts, Lost, OtherTables, RoundStory, SelectingRound, Session,
+    ShutOut, Unable, class_stats, explain, health,
 };
 use tributary_protocol::device::Attributes;
 use tributary_protocol::operator::{Health, Round};
@@ -57,6 +57,7 @@ async fn read(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Vec<He
         lost: Lost::default(),
         unmeasured: None,
         shut_out: None,
+        buffer: None,
         group: None,
         unable: None,
         other_tables: None,
@@ -89,6 +90,7 @@ async fn read(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Vec<He
     facts.unable = cannot_follow(app, tx, row).await?;
     if let Some(buffer) = open.iter().find(|round| round.task == Task::Train && round.is_buffer()) {
         facts.group = groups::wanted(tx, &row.file.0, buffer).await?;
+        facts.buffer = row.file.0.round.mode.per_client().map(|per_client| buffer_of(buffer, per_client));
     }
     if selecting.is_some() {
         facts.other_tables = Some(with_other_tables(app, tx, row).await?);
@@ -160,6 +162,16 @@ async fn selection(app: &App, tx: &mut Tx, round: Option<&RoundRow>) -> Result<O
 fn wanted(number: u32, selection: &Selection, now_ms: i64) -> SelectingRound<'_> {
     let Selection { available, needed, minimum, ends_at_ms, .. } = *selection;
     SelectingRound { number, available, needed, minimum, ends_in_ms: ends_at_ms - now_ms, wanted: selection.wanted() }
+}
+
+fn buffer_of(round: &RoundRow, per_client: u32) -> BufferWanted {
+    BufferWanted {
+        number: round.number,
+        reported: round.reported,
+        goal: round.goal,
+        working: round.working(),
+        per_client,
+    }
 }
 
 fn ended_round<'a>(round: &Round, explanation: &'a str) -> EndedRound<'a> {

@@ -170,11 +170,50 @@ async fn a_dead_client_frees_its_place() {
     world.check_books(job.head.id).await;
 }
 
-/// Goal: a client may work again for the same version, and each piece of work has a seed of its own.
+/// Goal: a quick client does not decide a version, however quick it is; its share is that of one client. Method: of
+/// three clients one comes back at once, again and again. It waits until the buffer is full, also after a restart.
+async fn a_quick_client_counts_once_in_a_buffer(mut world: World) {
+    let job = start(&world, json!({ "buffer": 3, "concurrency": 3 }), json!({})).await;
+    let [quick, a, b] = world.devices().await;
+    for version in 1..=2 {
+        let [of_quick, of_a] = world.assign([&quick, &a]).await;
+        report(&quick, &of_quick, &STEP, 10).await;
+        assert_eq!(world.gather(&[&quick]).await, [None], "it has its part in version {version}");
+        world.restart().await;
+        report(&a, &of_a, &STEP, 10).await;
+        assert_eq!(world.gather(&[&quick, &a]).await, [None, None]);
+        let health = world.job_now(job.head.id).await.health;
+        let waits = format!("round {version} has 2 of the 3 updates of its buffer");
+        assert!(health.iter().any(|line| line.text.starts_with(&waits)), "{health:?}");
+        let [of_b] = world.assign([&b]).await;
+        report(&b, &of_b, &STEP, 10).await;
+        world.drive().await;
+        assert_eq!(world.job_now(job.head.id).await.head.model_version, Some(version));
+        let mut clients: Vec<_> =
+            world.assignments(job.head.id, version).await.into_iter().map(|update| update.client_number).collect();
+        clients.sort_unstable();
+        assert_eq!(clients, [1, 2, 3]);
+    }
+    world.check_books(job.head.id).await;
+}
+
+#[tokio::test]
+async fn a_quick_client_counts_once_in_a_buffer_on_sqlite() {
+    a_quick_client_counts_once_in_a_buffer(World::start_on_sqlite().await).await;
+}
+
+#[tokio::test]
+async fn a_quick_client_counts_once_in_a_buffer_on_postgres() {
+    let Some(database) = postgres().await else { return };
+    a_quick_client_counts_once_in_a_buffer(World::start_on(database).await).await;
+}
+
+/// Goal: a client may work again for the same version where the job says so, and each piece of work has a seed of its
+/// own.
 #[tokio::test]
 async fn a_client_may_work_twice_for_a_version() {
     let world = World::start().await;
-    let job = start(&world, json!({ "buffer": 3, "concurrency": 1 }), json!({})).await;
+    let job = start(&world, json!({ "buffer": 3, "concurrency": 1, "per_client": 3 }), json!({})).await;
     let device = world.device().await;
     let mut seeds = Vec::new();
     for _ in 0..3 {

@@ -253,7 +253,9 @@ async fn who_waits_finds_others_that_are_drawn_later() {
 #[tokio::test]
 async fn a_client_signs_again_in_the_same_buffer() {
     let (world, authority) = (World::start().await, Authority::new());
-    let mode = json!({ "buffer": 10, "concurrency": CLIENTS, "staleness_weight": { "kind": "constant" } });
+    let mode = json!({
+        "buffer": 10, "concurrency": CLIENTS, "staleness_weight": { "kind": "constant" }, "per_client": 2,
+    });
     let mut file = masked(&mode, &json!({}));
     file["secure_aggregation"]["peers_ca"] = authority.pem().into();
     let job: Job = world.create_job(&file).await.ok();

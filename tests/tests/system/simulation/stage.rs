@@ -95,6 +95,7 @@ impl Stage {
                 file["round"] = json!({ "deadline_ms": DEADLINE_MS });
                 let mode = json!({
                     "buffer": setup.updates_goal, "concurrency": concurrency, "staleness_max": STALENESS_MAX,
+                    "per_client": setup.updates_goal,
                 });
                 let mode = match setup.slack {
                     None => mode,
