@@ -2125,6 +2125,11 @@ export type Mode =
        */
       fetch_every?: number;
       kind: "buffered";
+      /**
+       * Most updates of one client in a buffer, 1 to 10,000: a quick client does not decide a version alone.
+       * More than 1 is for fleets that are smaller than the buffer. Default: 1.
+       */
+      per_client?: number;
       /** Local trainings behind an update, 1 to 1,000. Default: 1. */
       push_every?: number;
       /** Largest number of versions that an update may be behind, at most 10,000. Default: 16. */

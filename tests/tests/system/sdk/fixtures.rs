@@ -222,7 +222,9 @@ async fn synchronous_jobs_have_the_bits_that_they_had() {
 #[tokio::test]
 async fn buffered_jobs_have_the_bits_that_they_had() {
     let inverse = json!({ "kind": "inverse" });
-    let buffer = json!({ "kind": "buffered", "buffer": 2, "concurrency": 3, "staleness_weight": inverse });
+    let buffer = json!({
+        "kind": "buffered", "buffer": 2, "concurrency": 3, "per_client": 2, "staleness_weight": inverse,
+    });
     let members = json!({ "kind": "stale_synchronous", "members": 3, "slack": 1 });
     let adam = json!({ "aggregation": { "optimizer": { "kind": "adam", "learning_rate": 0.0625 } } });
     let cases = [
