@@ -355,7 +355,7 @@ function ClassTable({ attribute, classes }: { attribute: string; classes: readon
       title: "share of the selections whose update reached the model, and where it lies with 95 % confidence",
       cell: (entry) => <Share value={entry.counted_rate ?? 0} text={countedText(entry)} tone="reported" />,
     },
-    { head: "Work, median", number: true, cell: (entry) => work(entry.work_ms_p50, entry) },
+    { head: "Work, p50", number: true, cell: (entry) => work(entry.work_ms_p50, entry) },
     { head: "Work, p90", number: true, wide: true, cell: (entry) => work(entry.work_ms_p90, entry) },
   ];
   const phone: Column<ClassStats>[] = [
