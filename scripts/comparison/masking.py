@@ -83,7 +83,7 @@ def secaggplus(members, degree, threshold):
     left = members - grid.lost
     return {
         "client_ms": 1e3 * grid.working / left,
-        "server_ms": 1e3 * (whole - grid.working - grid.counting),
+        "server_ms": 1e3 * (whole - grid.working - grid.wasted - grid.counting),
         "bytes_up": grid.sent / left,
         "bytes_down": grid.received / left,
     }
@@ -96,8 +96,8 @@ class Members:
         from flwr.app import RecordDict
 
         self.parameters, self.lost, self.exchanges = parameters, lost, 0
-        # Seconds of the members that are left, and of counting bytes; bytes of the members that are left.
-        self.working = self.counting = 0.0
+        # Seconds of the members that are left, of the others, and of counting bytes; bytes of those that are left.
+        self.working = self.wasted = self.counting = 0.0
         self.sent = self.received = 0
         self.contexts = {proxy.node_id: self.context(proxy.node_id, RecordDict()) for proxy in proxies}
         self.left = {proxy.node_id for proxy in proxies[lost:]}
@@ -122,7 +122,11 @@ class Members:
             self.received += size if counted else 0
             began = time.perf_counter()
             reply = secaggplus_mod(message, self.contexts[node], self.trained)
-            self.working += (time.perf_counter() - began) if counted else 0
+            took = time.perf_counter() - began
+            if counted:
+                self.working += took
+            else:
+                self.wasted += took
             reply, size = self.arrived(reply)
             self.sent += size if counted else 0
             replies.append(reply)

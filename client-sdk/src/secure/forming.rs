@@ -8,14 +8,13 @@ use tributary_protocol::secure::messages::{Formed, Inbox, Letter, Neighbour, Sha
 use tributary_protocol::secure::sealing::{SharePair, seal, unseal};
 use tributary_protocol::secure::shamir::split;
 use tributary_protocol::secure::signing::{self, NO_SIGNATURE, Signature, roster_message};
-use tributary_protocol::secure::{Record, Roster, sizes};
+use tributary_protocol::secure::{NO_MODEL, Record, Roster, sizes};
 
 use super::entropy::Entropy;
 use super::member::{Group, Held, Member, Stage, drawn};
 use super::peers::{Peers, Signers};
 use super::refusal::{MemberError, Refusal};
 use super::stored::{Bytes, Secret};
-use super::terms::NO_MODEL;
 
 /// What an inbox held.
 #[derive(Clone, Debug, PartialEq, Eq)]

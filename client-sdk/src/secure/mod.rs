@@ -37,5 +37,5 @@ pub use opening::Next;
 pub(crate) use peers::Signing;
 pub use peers::{Peers, Signers};
 pub use refusal::{MemberError, Refusal};
-pub use terms::{NO_MODEL, Terms};
+pub use terms::Terms;
 pub use tributary_protocol::plan::GroupTrust;

@@ -6,17 +6,14 @@ use tributary_protocol::id::JobId;
 use tributary_protocol::plan::GroupTrust;
 use tributary_protocol::secure::sizes;
 
-/// Stands for the model where members of a group may have trained different versions.
-pub const NO_MODEL: Sha256Hash = Sha256Hash([0; 32]);
-
 /// What an assignment, its plan and the app's floors say about a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Terms {
     /// The job of the assignment.
     pub job: JobId,
-    /// The round of the assignment. With [`NO_MODEL`] its group may be one of a later round.
+    /// The round of the assignment. With [`NO_MODEL`](tributary_protocol::secure::NO_MODEL) its group may be one of a later round.
     pub round: u64,
-    /// Hash of the model that was trained, or [`NO_MODEL`].
+    /// Hash of the model that was trained, or [`NO_MODEL`](tributary_protocol::secure::NO_MODEL).
     pub model: Sha256Hash,
     /// Hash of the plan.
     pub plan: Sha256Hash,

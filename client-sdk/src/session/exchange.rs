@@ -12,14 +12,14 @@ use tributary_protocol::plan::{GroupTrust, Masking};
 use tributary_protocol::secure::messages::{Agreement, Formed, Inbox};
 use tributary_protocol::secure::quantise::Quantiser;
 use tributary_protocol::secure::slots::Told;
-use tributary_protocol::secure::{Survivors, Words};
+use tributary_protocol::secure::{NO_MODEL, Survivors, Words};
 use tributary_protocol::seed::SecretStream;
 use zeroize::Zeroizing;
 
 use super::context::Context;
 use crate::error::ClientError;
 use crate::host::Host;
-use crate::secure::{Member, MemberError, NO_MODEL, Next, Signers, Terms, system_entropy};
+use crate::secure::{Member, MemberError, Next, Signers, Terms, system_entropy};
 use crate::store::state::{Finished, Identity, Pending};
 use crate::tasks::sent;
 use crate::trainer::TrainError;

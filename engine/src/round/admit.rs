@@ -129,18 +129,6 @@ pub enum Ineligible {
     Relay(&'static str),
 }
 
-/// Whether a client with so many updates in the open buffer may be drawn into it again. Otherwise the quickest client
-/// would make most of each version.
-///
-/// # Errors
-/// [`Ineligible::InBuffer`] if it may not.
-pub fn admit_to_buffer(mode: Mode, reported: u32) -> Result<(), Ineligible> {
-    match mode.per_client() {
-        Some(most) if reported >= most => Err(Ineligible::InBuffer(most)),
-        _ => Ok(()),
-    }
-}
-
 impl<'a> EligibilityRules<'a> {
     /// The rules of round `round` of a job. [`JobSpec`](crate::job::JobSpec) has its schema and its needs. Without a
     /// schema, only clients without one are admitted.
@@ -231,6 +219,18 @@ pub struct Contributed {
     pub updates: u32,
     /// The version that the last of them was to make.
     pub version: u32,
+}
+
+/// Whether a client with so many updates in the open buffer may be drawn into it again. Otherwise the quickest client
+/// would make most of each version.
+///
+/// # Errors
+/// [`Ineligible::InBuffer`] if it may not.
+pub fn admit_to_buffer(mode: Mode, reported: u32) -> Result<(), Ineligible> {
+    match mode.per_client() {
+        Some(most) if reported >= most => Err(Ineligible::InBuffer(most)),
+        _ => Ok(()),
+    }
 }
 
 /// Checks whether a unit of a private job may contribute to the version after `base_version`.

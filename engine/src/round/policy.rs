@@ -229,7 +229,7 @@ impl TaskPolicy {
             selection_timeout_ms: whole.selection_timeout_ms.min(left_ms / PART_SELECTION),
             deadline_ms: left_ms,
             proximal: whole.proximal,
-            clip_norm: whole.clip_norm.filter(|_| whole.is_private),
+            clip_norm: whole.clip_norm,
             is_private: whole.is_private,
             part_of: Some(cohort),
             ..Self::default()

@@ -5,6 +5,9 @@ use super::{BITS_MAX, DEGREE_MAX};
 use crate::hash::Sha256Hash;
 use crate::id::{GroupId, JobId};
 
+/// Stands for the model where members of a group may have trained different versions.
+pub const NO_MODEL: Sha256Hash = Sha256Hash([0; 32]);
+
 /// Bytes of a context.
 pub const CONTEXT_BYTES: usize = 114;
 

@@ -43,7 +43,7 @@ mod vectors;
 mod wire;
 pub mod words;
 
-pub use context::{Context, Suite};
+pub use context::{Context, NO_MODEL, Suite};
 pub use keys::SecretBytes;
 pub use mask::{Mask, Masks, Sign};
 pub use record::Record;

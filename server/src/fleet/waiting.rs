@@ -45,7 +45,7 @@ impl Waiting {
         let candidates = present(services, fleet, tx, &spec.file.population).await?;
         let mut barred = barred(tx, spec, rounds, &candidates).await?;
         if !candidates.is_empty() {
-            barred.extend(in_buffer(tx, spec, rounds).await?);
+            barred.extend(counted_enough(tx, spec, rounds).await?);
         }
         barred.extend(refusing(tx, spec, rounds, services.clock.now_ms()).await?);
         Ok(Self { candidates, last_rounds: last_rounds(tx, spec, rounds).await?, barred })
@@ -118,7 +118,11 @@ async fn last_rounds(tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) -> Result
 }
 
 /// Clients with as many updates in the open buffer as count of one client.
-async fn in_buffer(tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) -> Result<Vec<(ClientId, Ineligible)>, DbError> {
+async fn counted_enough(
+    tx: &mut Tx,
+    spec: &JobSpec,
+    rounds: &[RoundRow],
+) -> Result<Vec<(ClientId, Ineligible)>, DbError> {
     let Some(round) = drawing(rounds).filter(|round| round.is_buffer() && round.reported > 0) else {
         return Ok(Vec::new());
     };

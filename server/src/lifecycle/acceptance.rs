@@ -18,7 +18,7 @@ use tributary_protocol::state::{AssignmentState, Phase, Task};
 use tributary_protocol::traffic::Traffic;
 
 use super::assignments::{Comes, Refusal, closed, find, require_open};
-use super::rounds::close_in;
+use super::rounds::{close_in, goal_of};
 use crate::blob::Staged;
 use crate::db::{AssignmentRow, DbError, Download, Report, RoundKey, RoundRow, Transition, Tx};
 use crate::runtime::lock::Locked;
@@ -297,13 +297,10 @@ impl<'a> Transaction<'a> {
         }
         let Self { tx, rounds, .. } = self;
         let Open { row: round, reports, contribution: sum, missing, traffic: total } = &mut rounds[at];
-        let goal = match round.policy().tempo {
-            Tempo::Members { .. } => {
-                tx.tick_member(key.job, client).await?;
-                round.policy().goal_with(tx.count_members(key.job).await?)
-            }
-            Tempo::Cohort | Tempo::Coordinator | Tempo::Panel { .. } | Tempo::Buffer { .. } => round.goal,
-        };
+        if let Tempo::Members { .. } = round.policy().tempo {
+            tx.tick_member(key.job, client).await?;
+        }
+        let goal = goal_of(tx, round).await?;
         // Otherwise the round waits for its other clients, as before. In a buffer a place is free.
         let closes_between = matches!(round.policy().tempo, Tempo::Panel { .. });
         let is_last = round.working() <= 1 || assignment.is_sum() || assignment.term().is_own() || closes_between;

@@ -18,7 +18,7 @@ use tributary_protocol::traffic::Traffic;
 use super::assignments::{Comes, Received, Refusal, end, find, require_held, require_open};
 use super::expiry::{Need, expire_one};
 use super::privacy;
-use super::rounds::close_in;
+use super::rounds::{close_in, goal_of};
 use crate::blob::{BlobError, Staged};
 use crate::db::{
     AssignmentRow, DbError, NewSecureGroup, Report, RoundKey, SecureGroupRow, SecureMemberRow, ShareStage, Times,
@@ -85,15 +85,18 @@ pub(crate) async fn turn_away(
 pub(crate) async fn form(services: &Services, group: &NewSecureGroup) -> Result<(), DbError> {
     let mut tx = services.db.begin().await?;
     tx.lock_job(group.round.job).await?;
-    let is_open = tx.round(group.round).await?.is_some_and(|round| round.phase == Phase::Training);
+    let open = tx.round(group.round).await?.filter(|round| round.phase == Phase::Training);
+    let Some(round) = open else { return Ok(()) };
     let free: Vec<AssignmentId> =
         tx.secure_lobby(group.round).await?.into_iter().map(|member| member.assignment).collect();
-    if !is_open || group.members.iter().any(|member| !free.contains(member)) {
+    if group.members.iter().any(|member| !free.contains(member)) {
         return Ok(());
     }
     let now_ms = services.clock.now_ms();
     tx.insert_secure_group(group, now_ms).await?;
-    tx.prolong(&group.members, now_ms.saturating_add(group.stages_ms)).await?;
+    if round.is_buffer() {
+        tx.prolong(&group.members, now_ms.saturating_add(group.stages_ms)).await?;
+    }
     tx.commit().await?;
     services.signals.changed_for_watchers();
     Ok(())
@@ -324,11 +327,7 @@ pub(crate) async fn sum(services: &Services, round: RoundKey, group: GroupId, mu
     }
     tx.record_all(round.job, &transitions, now_ms).await?;
     let objects = let_go(&mut tx, group, LEFT, now_ms).await?;
-    let goal = match row.policy().tempo {
-        Tempo::Members { .. } => row.policy().goal_with(tx.count_members(round.job).await?),
-        Tempo::Cohort | Tempo::Coordinator | Tempo::Panel { .. } | Tempo::Buffer { .. } => row.goal,
-    };
-    if row.reported.saturating_add(updates) >= goal {
+    if row.reported.saturating_add(updates) >= goal_of(&mut tx, &row).await? {
         close_in(services, &mut tx, &row, now_ms).await?;
     }
     tx.commit().await?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tributary_engine::inputs::described;
-use tributary_engine::round::{Candidate, Opening, Term, measured_centrally, places, summaries};
+use tributary_engine::round::{Candidate, Opening, Tempo, Term, measured_centrally, places, summaries};
 use tributary_protocol::device::EvaluationReport;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::state::{AbandonReason, Phase, Task};
@@ -124,6 +124,14 @@ pub(crate) async fn close(services: &Services, round: &RoundRow) -> Result<(), D
     tx.lock_job(round.job).await?;
     close_in(services, &mut tx, round, now_ms).await?;
     tx.commit().await
+}
+
+/// Updates that close a round now. Members of a stale-synchronous job may have left since it opened.
+pub(super) async fn goal_of(tx: &mut Tx, round: &RoundRow) -> Result<u32, DbError> {
+    match round.policy().tempo {
+        Tempo::Members { .. } => Ok(round.policy().goal_with(tx.count_members(round.job).await?)),
+        Tempo::Cohort | Tempo::Coordinator | Tempo::Panel { .. } | Tempo::Buffer { .. } => Ok(round.goal),
+    }
 }
 
 /// [`close`] as part of a transaction: the report that meets the goal closes its round, so that no later report is

@@ -8,13 +8,12 @@ use tributary_engine::round::masking::{
     Forming, GROUP_WAIT_MS, GroupFacts, GroupParameters, GroupStep, Joined, MaskingPolicy, OpenGroups, PAST_ROUNDS,
     ParametersError, STAGE_MS, SecretFacts, StageTimes, Tally, forms_until_ms, next_group_apart, next_group_step,
 };
-use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, GroupId};
 use tributary_protocol::secure::messages::ShareKind;
 use tributary_protocol::secure::open::Opening;
 use tributary_protocol::secure::sizes::body_bytes;
 use tributary_protocol::secure::slots::SLOTS;
-use tributary_protocol::secure::{Context, Suite, Survivors};
+use tributary_protocol::secure::{Context, NO_MODEL, Suite, Survivors};
 use tributary_protocol::state::{GroupFailure, GroupStage};
 
 use super::open::{Outcome, open};
@@ -169,7 +168,7 @@ async fn new_group(
     let missing = |what: &str| DbError::Corrupt(format!("round {} of {} has no {what}", round.number, round.job));
     let masking = plan.masking.ok_or_else(|| missing("masking"))?;
     let model = match masking.any_version {
-        true => Sha256Hash([0; 32]),
+        true => NO_MODEL,
         false => {
             let model = services.db.look().await?.model(round.job, round.base_version).await?;
             model.ok_or_else(|| missing("model"))?.sha256

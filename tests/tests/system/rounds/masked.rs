@@ -7,14 +7,14 @@ use futures_util::future::join_all;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tributary_client::StoredKey;
-use tributary_client::secure::{CertifiedPeers, Member, NO_MODEL, Next, Signers, Terms, system_entropy};
+use tributary_client::secure::{CertifiedPeers, Member, Next, Signers, Terms, system_entropy};
 use tributary_protocol::device::{Assignment, CheckInResponse};
 use tributary_protocol::operator::{GroupProgress, Job, RoundDetail, RoundGroupMember};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::secure::messages::{Agreement, Formed, Inbox};
 use tributary_protocol::secure::quantise::Quantiser;
 use tributary_protocol::secure::slots::Told;
-use tributary_protocol::secure::{Survivors, Words};
+use tributary_protocol::secure::{NO_MODEL, Survivors, Words};
 use tributary_protocol::seed::SecretStream;
 use tributary_protocol::state::{AbandonReason, AssignmentState, GroupFailure, GroupStage, Phase};
 
