@@ -11,7 +11,8 @@ use tributary_protocol::secure::sizes;
 pub struct Terms {
     /// The job of the assignment.
     pub job: JobId,
-    /// The round of the assignment. With [`NO_MODEL`](tributary_protocol::secure::NO_MODEL) its group may be one of a later round.
+    /// The round of the assignment. With [`NO_MODEL`](tributary_protocol::secure::NO_MODEL) its group may be one of a
+    /// later round.
     pub round: u64,
     /// Hash of the model that was trained, or [`NO_MODEL`](tributary_protocol::secure::NO_MODEL).
     pub model: Sha256Hash,
