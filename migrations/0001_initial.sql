@@ -417,6 +417,8 @@ create table assignments (
     examples bigint not null check (examples >= 0),
     -- Of a relay: most updates of its sum; 0: the client brings an update of its own.
     places bigint not null default 0 check (places >= 0),
+    -- Of the member that brings the sum of its group: the updates in it; 0 for everybody else.
+    brings bigint not null default 0 check (brings >= 0),
     -- Deadline and seed of an assignment in a buffer, which outlasts its round; null: they are those of the round.
     deadline_at_ms bigint,
     seed bigint,
@@ -584,6 +586,78 @@ create table secure_shares (
     recipient bigint not null,
     share bytea not null,
     primary key (group_id, stage, sender, recipient)
+);
+
+-- Clients that have finished, and join the next group that adds up among itself.
+create table ring_ready (
+    assignment text primary key references assignments (id) on delete cascade,
+    job text not null,
+    task text not null,
+    round bigint not null,
+    ready_at_ms bigint not null,
+    -- When it last asked for its group: one that is silent has left.
+    asked_at_ms bigint not null,
+    -- The attempt that it saw last.
+    seen bigint not null,
+    -- SHA-256 of its public key (SubjectPublicKeyInfo in DER), and a JSON list of its addresses.
+    key_sha256 text not null,
+    addresses text not null,
+    weight bigint not null,
+    loss double precision,
+    steps bigint not null,
+    work_ms bigint not null,
+    foreign key (job, task, round) references rounds (job, task, number) on delete cascade
+);
+create index ring_ready_of_round on ring_ready (job, task, round);
+
+-- Groups that add up among themselves: the attempts of a round.
+create table ring_attempts (
+    id text primary key,
+    job text not null,
+    task text not null,
+    round bigint not null,
+    -- 1, 2, ..
+    number bigint not null,
+    state text not null check (state in ('formed', 'agreed', 'counted', 'failed')),
+    formed_at_ms bigint not null,
+    -- When it came to this state, or another member was asked for the sum.
+    since_ms bigint not null,
+    -- Of the body on which its members agree.
+    sha256 text,
+    unique (job, task, round, number),
+    foreign key (job, task, round) references rounds (job, task, number) on delete cascade
+);
+
+-- Their members, around the ring.
+create table ring_members (
+    attempt text not null references ring_attempts (id) on delete cascade,
+    position bigint not null,
+    assignment text not null references assignments (id) on delete cascade,
+    -- SHA-256 of the sum that it has, and when it said so.
+    outcome text,
+    outcome_at_ms bigint,
+    bytes_sent bigint,
+    bytes_received bigint,
+    took_ms bigint,
+    -- Whether it was asked for the sum.
+    asked bigint not null default 0 check (asked in (0, 1)),
+    -- Whom it could not go on with: a position, what that did, and the step.
+    blames bigint,
+    blames_for text check (blames_for in ('unreachable', 'silent', 'closed', 'wrong')),
+    blames_step bigint,
+    primary key (attempt, position)
+);
+create index ring_members_by_assignment on ring_members (assignment);
+
+-- Rounds whose members send their own updates after all.
+create table ring_stars (
+    job text not null,
+    task text not null,
+    round bigint not null,
+    reason text not null check (reason in ('time', 'attempts', 'too_few', 'disagreement')),
+    at_ms bigint not null,
+    primary key (job, task, round),
+    foreign key (job, task, round) references rounds (job, task, number) on delete cascade
 );
 
 -- What units (clients, or persons with several) have contributed to private jobs.

@@ -335,6 +335,7 @@ pub fn plan_of(file: &JobFile) -> Plan {
         norm_max: file.update.norm_max.and_then(|bound| bound.fixed()),
         cadence: file.round.mode.cadence(),
         masking: first_masking(file),
+        ring: file.group.is_some(),
     }
 }
 

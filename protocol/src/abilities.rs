@@ -88,6 +88,7 @@ abilities! {
     Cadence = "feature:cadence",
     LocalNoise = "feature:local_noise",
     AnyVersion = "feature:masking_any_version",
+    Ring = "feature:ring",
 }
 
 /// Abilities of the first release: so many at the beginning of [`Ability::ALL`]. It never changes.
@@ -125,6 +126,7 @@ impl Abilities {
                 (!plan.cadence.is_plain()).then_some(Ability::Cadence),
                 (!plan.model.sharing.frozen.is_empty()).then_some(Ability::Frozen),
                 plan.masking.filter(|masking| masking.any_version).map(|_| Ability::AnyVersion),
+                plan.ring.then_some(Ability::Ring),
             ]
             .into_iter()
             .flatten()

@@ -402,6 +402,10 @@ pub struct Plan {
     /// How updates are masked, so that the coordinator learns sums of groups alone. Absent where it reads each update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub masking: Option<Masking>,
+    /// Whether the members of a group add up their updates among themselves, as [`crate::group`] says. Absent where
+    /// each sends its own to the coordinator.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ring: bool,
 }
 
 impl Plan {

@@ -53,6 +53,7 @@ pub mod example_sets;
 pub mod figures;
 pub mod fixed;
 pub mod gate;
+pub mod group;
 pub mod hash;
 mod hex;
 pub mod id;

@@ -183,6 +183,34 @@ states! {
 }
 
 states! {
+    /// The state of a group that adds up among itself.
+    RingState {
+        /// Its members add up.
+        Formed = "formed",
+        /// They have one sum, and one of them brings it.
+        Agreed = "agreed",
+        /// The sum is stored, and its members count.
+        Counted = "counted",
+        /// It ended without a sum.
+        Failed = "failed",
+    }
+}
+
+states! {
+    /// The reason why the members of a group send their own updates to the coordinator.
+    StarReason {
+        /// The time for groups was over.
+        Time = "time",
+        /// The round has formed as many groups as it may.
+        Attempts = "attempts",
+        /// Too few members were left for a group.
+        TooFew = "too_few",
+        /// No majority of the members has the same sum.
+        Disagreement = "disagreement",
+    }
+}
+
+states! {
     /// The reason why a round was abandoned.
     AbandonReason {
         /// Too few clients were available before the selection timeout.

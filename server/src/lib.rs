@@ -55,6 +55,7 @@ pub mod notify;
 pub mod people;
 pub mod relay;
 mod releases;
+mod ring;
 pub mod runtime;
 pub mod scheduled;
 pub mod services;

@@ -36,6 +36,7 @@ pub(crate) fn job_file(args: &DemoArgs) -> JobFile {
         analysis: None,
         privacy: None,
         secure_aggregation: None,
+        group: None,
         stop: StopPolicy { rounds: Some(args.rounds()), accuracy: args.target, ..StopPolicy::default() },
         schedule: None,
         retention: tributary_protocol::job_file::Retention::default(),

@@ -53,6 +53,7 @@ fn only_evaluating(job: &Job, versions: &[u32], name: Option<Name>) -> Result<Jo
         retention: Retention::default(),
         privacy: None,
         secure_aggregation: None,
+        group: None,
         ..job.file.clone()
     })
 }

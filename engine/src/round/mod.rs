@@ -14,6 +14,7 @@
 //! | which versions and rounds does a job keep? | [`keeps_version`], [`history_before_ms`] |
 //! | when should a client check in again? | [`Pace`] |
 //! | what is next for a group of masked updates? | [`masking`] |
+//! | what is next for groups that add up among themselves? | [`ring`] |
 //!
 //! [`decide`] and [`opening`] compose every other rule of this folder. Coordinator, simulation and tests call these
 //! two, so all of them play the same rounds.
@@ -43,6 +44,7 @@ mod policy;
 mod proximal;
 mod relay;
 mod retention;
+pub mod ring;
 mod scalars;
 mod schedule;
 mod step;

@@ -8,6 +8,7 @@ mod combine;
 mod creation;
 mod error;
 mod evaluation;
+mod group;
 mod mode;
 mod norm;
 mod number;
@@ -42,6 +43,7 @@ pub use creation::{BATCH_VALUES_MAX, COORDINATOR_VALUES_MAX};
 use error::require;
 pub use error::{JOB_FILE_BYTES_MAX, JobFileError};
 pub use evaluation::{COORDINATOR_PARAMETERS_MAX, EVALUATORS_MAX, EvaluationPlace, EvaluationPolicy, MODELS_MAX};
+pub use group::{Group, Topology};
 pub use mode::{Buffered, Divisor, Mode, StalenessWeight};
 pub use norm::{AdaptiveNorm, NormMax};
 pub use optimizer::{BiasCorrection, ServerOptimizer};
@@ -112,6 +114,9 @@ pub struct JobFile {
     /// Secure aggregation: the coordinator adds up updates that it cannot read. Default: none, it reads each update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure_aggregation: Option<SecureAggregation>,
+    /// Who adds up the updates: the members of a group among themselves. Default: the coordinator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Group>,
     /// When the job is complete. Default: never.
     #[serde(default)]
     pub stop: StopPolicy,
@@ -333,6 +338,9 @@ impl JobFile {
         }
         if let Some(secure) = &self.secure_aggregation {
             secure.check(self)?;
+        }
+        if let Some(group) = &self.group {
+            group.check(self)?;
         }
         self.check_loss()?;
         validity::check(self)

@@ -2,6 +2,7 @@
 
 use tributary_protocol::credential::CertificateRequest;
 use tributary_protocol::device::{CheckInRequest, EnrolRequest, EvaluationReport, FailureReport};
+use tributary_protocol::group::messages::{RingOutcome, RingReady, RingStall};
 use tributary_protocol::inputs::Description;
 use tributary_protocol::job_file::{JOB_FILE_BYTES_MAX, RoundPolicyChange};
 use tributary_protocol::operator::{
@@ -37,6 +38,10 @@ bytes_max! {
     // Sums of up to 1,024 columns, and counts of categories, whose names a job file limits.
     Description: 1 << 20,
     FailureReport: 8 << 10,
+    // Four addresses.
+    RingReady: 8 << 10,
+    RingStall: 1 << 10,
+    RingOutcome: 1 << 10,
     CreateJob: LARGEST,
     ChangeJob: 32 << 10,
     RoundPolicyChange: 16 << 10,

@@ -19,7 +19,7 @@ pub struct AcceptedRow {
     #[sqlx(flatten)]
     figures: FiguresRow,
     report_sha256: Option<Text<Sha256Hash>>,
-    /// Whether it is the sum of a relay.
+    /// Whether it is the sum of a relay or of a group.
     pub is_sum: bool,
     /// Enrolment number of the client.
     #[sqlx(try_from = "i64")]
@@ -67,7 +67,7 @@ impl Tx {
     /// The accepted updates of a round, in the order of their assignments' ids. The sum of a group is one of them, that
     /// of its first member; the others have none of their own.
     pub async fn accepted_updates(&mut self, round: RoundKey) -> Result<Vec<AcceptedRow>, DbError> {
-        let sql = "select a.id, a.base_version, a.updates, a.weight, a.update_norm, a.loss, a.steps, a.report_sha256, a.places > 0 as is_sum, c.number \
+        let sql = "select a.id, a.base_version, a.updates, a.weight, a.update_norm, a.loss, a.steps, a.report_sha256, (a.places > 0 or a.brings > 0) as is_sum, c.number \
                    from assignments a join clients c on c.id = a.client \
                    where a.job = $1 and a.task = $2 and a.round = $3 and a.state = 'reported' and a.updates > 0 order by a.id";
         let (job, number) = (round.job.to_string(), i64::from(round.number));

@@ -53,6 +53,7 @@ impl NewAssignment {
             base_version,
             examples,
             places,
+            brings: 0,
             state: AssignmentState::Assigned,
             reason: None,
             late_at_ms: None,
@@ -86,6 +87,9 @@ pub struct AssignmentRow {
     /// Of a relay: most updates of its sum; 0 for a client.
     #[sqlx(try_from = "i64")]
     pub places: u32,
+    /// Of the member that brings the sum of its group: the updates in it; 0 for everybody else.
+    #[sqlx(try_from = "i64")]
+    brings: u32,
     #[sqlx(try_from = "String")]
     pub state: AssignmentState,
     /// Why the assignment was rejected or failed.
@@ -119,9 +123,19 @@ impl AssignmentRow {
         }
     }
 
-    /// Whether it brings the sum of a relay, and not an update.
+    /// Whether it brings the sum of a relay or of a group, and not an update.
     pub fn is_sum(&self) -> bool {
-        self.places > 0
+        self.places > 0 || self.brings > 0
+    }
+
+    /// Whether it brings the sum of its group.
+    pub fn is_of_group(&self) -> bool {
+        self.brings > 0
+    }
+
+    /// Most updates of the sum that it brings.
+    pub fn sum_updates_max(&self) -> u32 {
+        self.places.max(self.brings)
     }
 
     /// Most updates that it can bring: what its round counts it for until it ends.
@@ -162,7 +176,7 @@ impl AssignmentRow {
 /// The columns of a [`AssignmentRow`].
 macro_rules! assignment_columns {
     () => {
-        "id, job, task, round, client, assigned_at_ms, deadline_at_ms, seed, base_version, examples, places, state, reason, late_at_ms, stopped_at_ms, report_sha256"
+        "id, job, task, round, client, assigned_at_ms, deadline_at_ms, seed, base_version, examples, places, brings, state, reason, late_at_ms, stopped_at_ms, report_sha256"
     };
 }
 pub(super) use assignment_columns;

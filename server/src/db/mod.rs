@@ -42,6 +42,7 @@ mod privacy;
 mod recent;
 mod releases;
 mod retention;
+mod rings;
 mod round_list;
 mod rounds;
 mod scalars;
@@ -87,6 +88,7 @@ pub use overview::{JobTotals, Measured};
 #[cfg(test)]
 pub(crate) use recent::BYTES_MAX as RECENT_CLIENTS_BYTES_MAX;
 pub use releases::{NewDifference, NewRelease, ReleaseRow, difference_key, release_key};
+pub use rings::{RingAttemptRow, RingMemberRow, RingReadyRow};
 pub use round_list::{RoundFilter, RoundPlace};
 pub use rounds::{NewRound, RoundKey, RoundRow, RoundStatistics};
 pub use schedules::RunEnd;

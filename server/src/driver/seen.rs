@@ -18,6 +18,7 @@ use crate::fleet::waiting::Waiting;
 use crate::lifecycle::budget;
 use crate::masking::step::{Standing, Times};
 use crate::models::error::CommitError;
+use crate::ring::step::Rings;
 use crate::services::Services;
 
 /// How often a round that leaves clients to another job looks again, in milliseconds. The other job may be driven
@@ -35,6 +36,8 @@ pub(super) struct Seen {
     members: Vec<Member>,
     /// The groups of the round that trains, where its updates are masked, with the round's place.
     groups: Option<(usize, Standing)>,
+    /// The same where members add up among themselves.
+    rings: Option<(usize, Rings)>,
     /// Whether a round leaves waiting clients, or the rest of a budget, to another job.
     leaves_clients: bool,
 }
@@ -56,7 +59,7 @@ impl Seen {
         let mut rounds = Vec::with_capacity(rows.len());
         let times = Times { now_ms: services.clock.now_ms(), started_at_ms: driver.leases.started_at_ms() };
         // The other job's round may end on another coordinator.
-        let (mut groups, mut leaves_clients) = (None, facts.budget == Budget::Claimed);
+        let (mut groups, mut rings, mut leaves_clients) = (None, None, facts.budget == Budget::Claimed);
         for (place, row) in rows.iter().enumerate() {
             let (source, leaves) = source(driver, &mut tx, &spec, &waiting, row).await?;
             leaves_clients |= leaves;
@@ -67,10 +70,16 @@ impl Seen {
                 round.open_groups = standing.open_groups();
                 groups = Some((place, standing));
             }
+            if (row.task, row.phase) == (Task::Train, Phase::Training)
+                && let Some(standing) = Rings::read(&mut tx, &spec, row, times.now_ms).await?
+            {
+                rings = Some((place, standing));
+            }
             rounds.push(round);
         }
         Ok(Some(Self {
             groups,
+            rings,
             leaves_clients,
             work: if tempo.is_buffer() { tx.open_work(id).await? } else { None },
             members: match tempo {
@@ -86,6 +95,9 @@ impl Seen {
 
     /// Takes the next step of a group. False when none is due.
     pub(super) async fn step_groups(&self, services: &Services) -> Result<bool, CommitError> {
+        if let Some((place, rings)) = &self.rings {
+            return Ok(rings.step(services, &self.rows[*place]).await?);
+        }
         let Some((place, groups)) = &self.groups else { return Ok(false) };
         let round = &self.rows[*place];
         groups.step(services, &self.spec_of(round), round).await
@@ -93,6 +105,9 @@ impl Seen {
 
     /// When a group may have a step to take, unless something changes.
     pub(super) fn groups_until_ms(&self, now_ms: i64) -> Option<i64> {
+        if let Some((_, rings)) = &self.rings {
+            return rings.next_ms(now_ms);
+        }
         let (place, groups) = self.groups.as_ref()?;
         groups.next_ms(&self.spec, &self.rows[*place], now_ms)
     }

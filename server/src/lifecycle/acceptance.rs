@@ -18,6 +18,7 @@ use tributary_protocol::state::{AssignmentState, Phase, Task};
 use tributary_protocol::traffic::Traffic;
 
 use super::assignments::{Comes, Refusal, closed, find, require_open};
+use super::rings;
 use super::rounds::{close_in, goal_of};
 use crate::blob::Staged;
 use crate::db::{AssignmentRow, DbError, Download, Report, RoundKey, RoundRow, Transition, Tx};
@@ -277,6 +278,13 @@ impl<'a> Transaction<'a> {
         if let Some(body) = body {
             body.settle(&mut self.tx, self.services.clock.now_ms()).await?;
         }
+        let mut contribution = report.figures.contribution;
+        if assignment.is_of_group() {
+            let (transitions, others) = rings::count_members(&mut self.tx, assignment, report.sha256, now_ms).await?;
+            self.tx.record_all(key.job, &transitions, now_ms).await?;
+            self.rounds[at].traffic += others;
+            contribution.updates = u32::try_from(transitions.len() + 1).unwrap_or(u32::MAX);
+        }
         if let Some(counts) = &report.classes {
             let mut sum = self.tx.class_counts(key).await?;
             match &mut sum {
@@ -305,12 +313,12 @@ impl<'a> Transaction<'a> {
         let closes_between = matches!(round.policy().tempo, Tempo::Panel { .. });
         let is_last = round.working() <= 1 || assignment.is_sum() || assignment.term().is_own() || closes_between;
         reports.push(assignment.id);
-        let contribution = report.figures.contribution;
         *sum = sum.plus(contribution);
         *total += traffic;
         round.reported += contribution.updates;
         *missing += assignment.places.saturating_sub(contribution.updates);
-        let closes = round.reported >= goal;
+        // The sum of a group is all that the members of its round bring.
+        let closes = round.reported >= goal || assignment.is_of_group();
         if closes {
             self.close(at).await?;
         }

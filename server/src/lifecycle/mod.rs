@@ -19,5 +19,6 @@ pub(crate) mod orders;
 pub(crate) mod privacy;
 pub(crate) mod releases;
 pub(crate) mod removal;
+pub(crate) mod rings;
 pub(crate) mod rounds;
 pub(crate) mod standings;

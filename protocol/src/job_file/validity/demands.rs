@@ -33,6 +33,7 @@ pub(super) fn of(job: &JobFile) -> Vec<Setting> {
         model(&job.model),
         vec![evaluation(job.evaluation.as_ref()), privacy(job.privacy.is_some())],
         secure_aggregation(job),
+        vec![group(job.group.is_some())],
     ]
     .concat()
 }
@@ -46,6 +47,7 @@ fn evaluation(evaluation: Option<&EvaluationPolicy>) -> Setting {
 
 fn privacy(is_set: bool) -> Setting {
     Setting::of("[privacy]")
+        .denies(&[Need::SumAlone], "bounds what each update changes")
         .needs(&[Need::EqualWeights], "bounds what one update changes, so all count alike")
         .needs(&[Need::DeltaAlone], "clips the delta, and knows no bound of another vector beside it")
         .needs(&[Need::OneOfEach], "bounds what one unit changes in a version, so it contributes once at most")
@@ -61,6 +63,7 @@ fn secure_aggregation(job: &JobFile) -> Vec<Setting> {
         Setting::of("[secure_aggregation]")
             .needs(&[Need::SumsOfGroups], "knows the sums of groups alone, in which all updates count alike")
             .needs(&[Need::DeltaAlone], "masks the delta, and no vector beside it")
+            .denies(&[Need::SumAlone], "forms groups of its own")
             .denies(&[Need::KnownAge], "adds up late updates and others before anybody can tell them apart")
             .denies(&[Need::Figures], "lets nobody know what single clients report")
             .when(is_set),
@@ -68,6 +71,14 @@ fn secure_aggregation(job: &JobFile) -> Vec<Setting> {
             .needs(&[Need::OneRound], "is another one in each round, and the members of a group have the same")
             .when(is_set && moves),
     ]
+}
+
+fn group(is_set: bool) -> Setting {
+    Setting::with("[group] topology", "ring")
+        .needs(&[Need::NewestBase], "adds up the updates of one round among its members")
+        .needs(&[Need::SumAlone], "tells the coordinator the sum of the updates, and no single one")
+        .denies(&[Need::FullTimes], "lets members wait for each other, so times do not say how long work takes")
+        .when(is_set)
 }
 
 fn cohorts(round: &RoundPolicy) -> Vec<Setting> {
@@ -225,6 +236,7 @@ fn algorithm(algorithm: &Algorithm) -> Vec<Setting> {
         ],
         Algorithm::FedNova { mu } => vec![
             other
+                .denies(&[Need::SumAlone], "scales each update by its steps")
                 .needs(&[Need::ExampleMean], "weighs updates by their examples and by the steps behind them")
                 .needs(&[Need::ClientSgd, Need::StepCount], "divides by a count of plain steps of SGD")
                 .denies(&[Need::DeltaAlone], "scales each update by its steps")
@@ -240,6 +252,7 @@ fn algorithm(algorithm: &Algorithm) -> Vec<Setting> {
         Algorithm::FedDyn { .. } => vec![steps(corrects(other))],
         Algorithm::Easgd { .. } => vec![
             steps(other)
+                .denies(&[Need::SumAlone], "moves each client by its own pull")
                 .needs(&[Need::FullCount], "moves the model by as much as its client")
                 .needs(
                     &[Need::EqualWeights],
@@ -258,7 +271,8 @@ fn combine(combine: &Combine) -> Vec<Setting> {
     let of = Setting::with("[aggregation] combine", combine.name());
     let weightless = |of: Setting| of.denies(&[Need::Weights], "has no weights that a discount could change");
     let weighs = |of: Setting, why| of.denies(&[Need::EqualWeights, Need::ExampleMean], why);
-    let robust = |of| weightless(weighs(of, "follows the middle of the updates, not their mean"));
+    let reads_each = |of: Setting, why| weighs(of, why).denies(&[Need::SumAlone], why);
+    let robust = |of| weightless(reads_each(of, "follows the middle of the updates, not their mean"));
     let in_pairs = |of| {
         robust(of)
             .needs(&[Need::Distances], "compares every pair of updates")
@@ -271,10 +285,10 @@ fn combine(combine: &Combine) -> Vec<Setting> {
             of.denies(&[Need::EqualWeights, Need::SumsOfGroups], "weighs updates by their examples")
         }
         Combine::UniformMean => of.denies(&[Need::ExampleMean], "counts all updates alike"),
-        Combine::QFedAvg(_) => weightless(weighs(of, "weighs updates by their losses"))
+        Combine::QFedAvg(_) => weightless(reads_each(of, "weighs updates by their losses"))
             .denies(&[Need::SumsOfGroups], "weighs updates by their losses")
             .needs(&[Need::ClientSgd], "divides by the learning rate of SGD"),
-        Combine::NormClipping(_) => weighs(of, "shortens long updates, and weighs them by their examples")
+        Combine::NormClipping(_) => reads_each(of, "shortens long updates, and weighs them by their examples")
             .denies(&[Need::FreeDivisor], "divides by the weights itself"),
         Combine::TrimmedMean(TrimmedMean { trim: 0.0 }) => in_stripes(of),
         Combine::Median | Combine::TrimmedMean(_) => middle(in_stripes(of)),
@@ -306,6 +320,7 @@ fn optimizer(aggregation: &Aggregation) -> Vec<Setting> {
         ServerOptimizer::Adam { .. } => adaptive("adam"),
         ServerOptimizer::Yogi { .. } => adaptive("yogi"),
         ServerOptimizer::Lbfgs { .. } => steps(of("lbfgs"), "makes a direction of a step, and searches along it")
+            .denies(&[Need::SumAlone], "compares the losses of two rounds")
             .needs(&[Need::Gradient], "searches along gradients of all examples")
             .needs(&[Need::NewestBase], "needs all gradients of a round to be those of one model")
             .needs(&[Need::ExampleMean], "takes the mean of the gradients for that of the losses")

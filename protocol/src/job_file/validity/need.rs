@@ -39,6 +39,8 @@ pub(super) enum Need {
     SumsOfGroups,
     /// The step is the mean of the updates by their examples.
     ExampleMean,
+    /// The rule needs the sum of the updates, and nothing else of them.
+    SumAlone,
     /// All updates of a round can be read side by side.
     EachUpdate,
     /// Every pair of updates can be compared.
@@ -109,6 +111,9 @@ impl Need {
             Self::SumsOfGroups => {
                 "set combine = \"uniform_mean\", or \"median\", \"trimmed_mean\" or \"norm_clipping\" with one norm, \
                  which read sums of groups"
+            }
+            Self::SumAlone => {
+                "leave out [group], or what reads single updates: set combine = \"weighted_mean\" or \"uniform_mean\""
             }
             Self::ExampleMean => "set combine = \"weighted_mean\"",
             Self::EachUpdate | Self::Distances => "choose a combine that adds updates up, such as \"weighted_mean\"",

@@ -6,6 +6,7 @@ use tributary_protocol::device::{
     OpenJobs, PARTIAL_UPLOAD, ReportAccepted, StatusQuery, UpdateQuery,
 };
 use tributary_protocol::download::{FormQuery, ModelForm};
+use tributary_protocol::group::messages::{RingAnswer, RingOutcome, RingReady, RingStall};
 use tributary_protocol::inputs::Description;
 use tributary_protocol::relay::{ReportQuery, SumQuery};
 use tributary_protocol::release::{ChannelAnswer, ReleaseQuery};
@@ -32,7 +33,7 @@ pub(in crate::api) fn part() -> Part {
 
 /// The calls of an enrolled client.
 fn own() -> Vec<Call> {
-    [work(), updates(), sums(), groups(), reports()].into_iter().flatten().collect()
+    [work(), updates(), sums(), groups(), rings(), reports()].into_iter().flatten().collect()
 }
 
 /// What a client asks for.
@@ -181,6 +182,23 @@ fn groups() -> Vec<Call> {
         put("/assignments/{assignment}/group/unmask", "unmask", "Sends the shares that open the sum.")
             .takes_raw(BYTES)
             .answers::<ReportAccepted>(200, "They are stored."),
+    ]
+}
+
+/// What a client says whose group adds up among itself.
+fn rings() -> Vec<Call> {
+    vec![
+        put("/assignments/{assignment}/ring", "ringReady", "Joins with finished work the next group that adds up.")
+            .takes::<RingReady>()
+            .answers::<RingAnswer>(200, "The group, or what to do instead.")
+            .nothing(204, "No group has formed yet: ask again."),
+        put("/assignments/{assignment}/ring/stall", "ringStall", "Says that a neighbour let the member down.")
+            .takes::<RingStall>()
+            .nothing(204, "Noted: ask for the next group."),
+        put("/assignments/{assignment}/ring/outcome", "ringOutcome", "Says which sum the member has.")
+            .takes::<RingOutcome>()
+            .answers::<RingAnswer>(200, "What to do with it.")
+            .nothing(204, "Others have not said theirs yet: ask again."),
     ]
 }
 

@@ -8,6 +8,7 @@ mod jobs;
 mod leave;
 mod release;
 mod report;
+mod ring;
 mod texts;
 mod update;
 
@@ -59,6 +60,9 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/assignments/{id}/group/survivors", get(group::survivors))
         .route("/assignments/{id}/group/agreement", put(group::put_agreement))
         .route("/assignments/{id}/group/unmask", put(group::unmask))
+        .route("/assignments/{id}/ring", put(ring::ready))
+        .route("/assignments/{id}/ring/stall", put(ring::stall))
+        .route("/assignments/{id}/ring/outcome", put(ring::outcome))
         .route("/assignments/{id}/evaluation", put(report::put_evaluation))
         .route("/assignments/{id}/description", put(report::put_description))
         .route("/assignments/{id}/failure", post(report::post_failure))

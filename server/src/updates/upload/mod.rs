@@ -129,6 +129,8 @@ struct Target {
     spec: Arc<JobSpec>,
     /// The group of a client whose update is masked.
     group: Option<Group>,
+    /// Of the sum that a group has agreed on.
+    agreed: Option<Sha256Hash>,
 }
 
 impl Target {
@@ -138,9 +140,14 @@ impl Target {
         let spec = services.spec(&mut tx, round.job).await?;
         let mut spec = spec.ok_or_else(|| Refusal::NotFound(round.job.to_string()))?;
         match (assignment.is_sum(), form == Form::Sum) {
-            (true, false) => return Err(Refusal::OtherForm("a relay sends the sum of its clients' updates").into()),
-            (false, true) => return Err(Refusal::OtherForm("this client is no relay: it sends an update").into()),
+            (true, false) => return Err(Refusal::OtherForm("this client brings a sum, and no update").into()),
+            (false, true) => {
+                return Err(Refusal::OtherForm("this client brings no sum now: it sends an update").into());
+            }
             (true, true) => spec = spec.of_sums(round.policy().sum_size()),
+            (false, false) if spec.file.group.is_some() && tx.ring_star(round.key()).await?.is_none() => {
+                return Err(Refusal::OtherForm("the members of this round add up among themselves").into());
+            }
             (false, false) => {}
         }
         // A relay has opened the sums of its groups itself.
@@ -148,7 +155,11 @@ impl Target {
             true => None,
             false => Group::find(&mut tx, (&spec, &round), id, form == Form::Masked, services.clock.now_ms()).await?,
         };
-        Ok(Self { assignment, round, spec, group })
+        let agreed = match assignment.is_of_group() {
+            true => tx.ring_attempt_of(id).await?.and_then(|attempt| attempt.sha256()),
+            false => None,
+        };
+        Ok(Self { assignment, round, spec, group, agreed })
     }
 
     /// When the assignment no longer takes an update.
@@ -207,6 +218,9 @@ impl Upload {
             return self.repeat(&target, body).await;
         }
         target.require_open(&self.services).await?;
+        if target.agreed.is_some() && target.agreed != self.announced.digest {
+            return Err(Refusal::OtherForm("its group has agreed on another sum").into());
+        }
         let Announced { length, offset, .. } = self.announced;
         let bytes = length.unwrap_or(0).saturating_add(offset.unwrap_or(0));
         if bytes > target.spec.update_bytes_max {

@@ -92,7 +92,7 @@ impl<'a> Receiving<'a> {
         match group {
             Some(group) => Folding::Masked(group.reader()),
             None if assignment.is_sum() => {
-                let decoder = partial::decoder(spec, assignment.base_version, assignment.places);
+                let decoder = partial::decoder(spec, assignment.base_version, assignment.sum_updates_max());
                 let place = if adds { self.place() } else { None };
                 let metrics = Arc::clone(&self.upload.services.metrics);
                 Folding::Sum(Box::new(SumFolding::new(decoder, place)), metrics)

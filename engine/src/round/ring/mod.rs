@@ -1,0 +1,16 @@
+//! Rules of groups that add up among themselves, as functions of facts.
+//!
+//! A round makes attempts: a group forms of the members that are ready, its members report one sum, and one of them
+//! brings it. Whatever goes wrong leads to another attempt without those that were lost, and then to the **star**: each
+//! member sends its own update to the coordinator, as in a job without groups. An attempt is a state within the training
+//! of a round, and no phase of its own.
+
+mod facts;
+mod order;
+mod policy;
+mod step;
+
+pub use facts::{Agreement, AttemptFacts, RingFacts};
+pub use order::around;
+pub use policy::RingPolicy;
+pub use step::{RingStep, next_ring_step};

@@ -1,0 +1,215 @@
+//! The calls of a member whose group adds up among itself.
+//!
+//! | call | request | response |
+//! |---|---|---|
+//! | `PUT /device/v1/assignments/{id}/ring` | [`RingReady`] | [`RingAnswer`], or 204: ask again |
+//! | `PUT /device/v1/assignments/{id}/ring/stall` | [`RingStall`] | 204 |
+//! | `PUT /device/v1/assignments/{id}/ring/outcome` | [`RingOutcome`] | [`RingAnswer`], or 204: ask again |
+//! | `PUT /device/v1/assignments/{id}/sum?..` | [`SumQuery`] and the body of the sum | `ReportAccepted` |
+//!
+//! A call may be repeated, and gets the answer that holds then. The first and the third are held for up to a minute.
+//! A member whose answer is `over` calls `PUT ring` again, with the attempt that it saw last.
+
+use serde::{Deserialize, Serialize};
+
+use crate::device::UpdateQuery;
+use crate::hash::Sha256Hash;
+use crate::id::GroupId;
+use crate::relay::SumQuery;
+use crate::scalars::Scalars;
+
+/// Most members of a group.
+pub const GROUP_MAX: u32 = 256;
+/// Most addresses of a member.
+pub const ADDRESSES_MAX: usize = 4;
+/// Longest address of a member in bytes.
+pub const ADDRESS_BYTES_MAX: usize = 255;
+/// The attribute that an enrolment token grants to clients whose addresses are not those that the coordinator sees:
+/// addresses, separated by commas.
+pub const ADDRESS_ATTRIBUTE: &str = "group_address";
+
+/// A member has finished its work, and joins the next attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RingReady {
+    /// Number of the attempt that it saw last, 0 before the first.
+    pub attempt: u32,
+    /// Where others reach it.
+    pub member: RingMember,
+    /// Examples, loss and steps of its training.
+    pub report: RingReport,
+}
+
+/// What a member tells of its training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RingReport {
+    /// Number of examples trained on, from 1 to the plan's `weight_max`.
+    pub weight: u32,
+    /// Mean loss of the local training, at most 1e12 in magnitude.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+    /// Number of optimiser steps.
+    pub steps: u64,
+    /// Time spent in training, in milliseconds.
+    pub train_ms: u64,
+}
+
+impl From<&UpdateQuery> for RingReport {
+    fn from(query: &UpdateQuery) -> Self {
+        Self { weight: query.weight, loss: query.loss, steps: query.steps, train_ms: query.train_ms }
+    }
+}
+
+/// How others reach a member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RingMember {
+    /// SHA-256 of the SubjectPublicKeyInfo of its device key, in DER. Others accept no other key at its addresses.
+    pub key: Sha256Hash,
+    /// Host and port, such as `silo-7.example.org:7400`, at most 4 of at most 255 bytes.
+    pub addresses: Vec<String>,
+}
+
+/// What a member does next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum RingAnswer {
+    /// It is in this group, which begins now.
+    Formed(Box<RingRoster>),
+    /// It sends the sum of the group to the coordinator, with these figures in the query.
+    Upload(RingSum),
+    /// The sum is stored, and its update is in it.
+    Done {
+        /// Time to wait before the next check-in, in milliseconds.
+        retry_after_ms: u64,
+    },
+    /// The attempt is over.
+    Over,
+    /// It sends its own update to the coordinator.
+    Star,
+}
+
+/// What is known of a sum beside its values.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RingSum {
+    /// Examples behind its updates.
+    pub examples: u64,
+    /// Mean loss of the trainings, weighted by examples. Absent where no member told one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+    /// Optimiser steps of all members.
+    pub steps: u64,
+    /// Time that the members trained, in milliseconds, summed over them.
+    pub train_ms: u64,
+}
+
+impl From<RingSum> for SumQuery {
+    fn from(sum: RingSum) -> Self {
+        let RingSum { examples, loss, steps, train_ms } = sum;
+        Self { examples, loss, steps, train_ms, metrics: Scalars::default() }
+    }
+}
+
+/// A group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RingRoster {
+    /// Id of the group, another one in each attempt.
+    pub group: GroupId,
+    /// Number of the attempt in its round, from 1.
+    pub attempt: u32,
+    /// The reader's place among the members.
+    pub rank: u16,
+    /// The members around the ring: each sends to the next one, the last to the first.
+    pub members: Vec<RingMember>,
+    /// Whether all updates count alike. Otherwise they count by their examples.
+    pub uniform: bool,
+    /// Total weight of the updates, in units of 2^-16 examples: it is in the header of the sum.
+    pub weight: u64,
+    /// Binary places of the integers of the sum.
+    pub binary_point: u32,
+    /// Largest magnitude of an integer that one update adds.
+    pub value_max: u64,
+    /// Longest silence of a neighbour that owes a frame, in milliseconds.
+    pub frame_ms: u64,
+    /// Time until members send their own updates instead, in milliseconds.
+    pub ends_in_ms: u64,
+}
+
+/// Why a member could not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RingStall {
+    /// The attempt.
+    pub attempt: u32,
+    /// The neighbour's place among the members.
+    pub rank: u16,
+    /// What it did.
+    pub what: StallKind,
+    /// The step of the schedule, from 0.
+    pub step: u32,
+}
+
+/// What a neighbour did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum StallKind {
+    /// No connection came about.
+    Unreachable,
+    /// It owed a frame, and sent nothing for too long.
+    Silent,
+    /// It closed the connection.
+    Closed,
+    /// It sent a frame that is none, or another one than was due.
+    Wrong,
+}
+
+impl StallKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Unreachable, Self::Silent, Self::Closed, Self::Wrong];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreachable => "unreachable",
+            Self::Silent => "silent",
+            Self::Closed => "closed",
+            Self::Wrong => "wrong",
+        }
+    }
+}
+
+/// A member has the sum of its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RingOutcome {
+    /// The attempt.
+    pub attempt: u32,
+    /// SHA-256 of the body of the sum.
+    pub sha256: Sha256Hash,
+    /// Bytes that it sent to other members.
+    pub bytes_sent: u64,
+    /// Bytes that it received from other members.
+    pub bytes_received: u64,
+    /// Time from the roster to the sum, in milliseconds.
+    pub took_ms: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_name_themselves() {
+        let text = |answer: &RingAnswer| serde_json::to_string(answer).unwrap();
+        assert_eq!(text(&RingAnswer::Star), r#"{"answer":"star"}"#);
+        assert_eq!(text(&RingAnswer::Over), r#"{"answer":"over"}"#);
+        let done = RingAnswer::Done { retry_after_ms: 7 };
+        assert_eq!(text(&done), r#"{"answer":"done","retry_after_ms":7}"#);
+        assert_eq!(serde_json::from_str::<RingAnswer>(&text(&done)).unwrap(), done);
+    }
+}

@@ -1,0 +1,75 @@
+//! Groups that add up their updates among themselves (`[group]`).
+//!
+//! Members that have finished form a ring, and the coordinator gets one sum. Whatever goes wrong among them, they send
+//! their own updates to the coordinator, and the same round commits.
+
+use serde::{Deserialize, Serialize};
+
+use super::error::require;
+use super::{JobFile, JobFileError, NormMax};
+use crate::group::messages::GROUP_MAX;
+
+/// Attempts of a round at most.
+const ATTEMPTS_MAX: u32 = 8;
+
+/// Who adds up: the members of a group among themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// How members are connected.
+    pub topology: Topology,
+    /// Share of `deadline_ms` after which a group forms with those that are ready, 0.1 to 0.9. Default: 0.6.
+    #[serde(default = "form_by")]
+    pub form_by: f64,
+    /// Share of `deadline_ms` after which members send their own updates to the coordinator, above `form_by` and at most
+    /// 0.95. Default: 0.8.
+    #[serde(default = "star_from")]
+    pub star_from: f64,
+    /// Groups that a round may form before members send their own updates, 1 to 8. Default: 2.
+    #[serde(default = "attempts")]
+    pub attempts: u32,
+    /// Longest silence of a neighbour that owes a frame, in milliseconds, 100 to 600,000. Default: 10,000.
+    #[serde(default = "frame_ms")]
+    pub frame_ms: u64,
+}
+
+/// How members of a group are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Topology {
+    /// Each member sends to the next one: ring all-reduce.
+    Ring,
+}
+
+fn form_by() -> f64 {
+    0.6
+}
+
+fn star_from() -> f64 {
+    0.8
+}
+
+fn attempts() -> u32 {
+    2
+}
+
+fn frame_ms() -> u64 {
+    10_000
+}
+
+impl Group {
+    pub(super) fn check(&self, job: &JobFile) -> Result<(), JobFileError> {
+        require((0.1..=0.9).contains(&self.form_by), "[group] form_by", "0.1 to 0.9")?;
+        let is_later = self.star_from > self.form_by && self.star_from <= 0.95;
+        require(is_later, "[group] star_from", "above form_by and at most 0.95")?;
+        require((1..=ATTEMPTS_MAX).contains(&self.attempts), "[group] attempts", "1 to 8")?;
+        require((100..=600_000).contains(&self.frame_ms), "[group] frame_ms", "100 to 600000")?;
+        require(job.analysis.is_none(), "[group]", "left out: an analysis asks clients themselves")?;
+        let is_size = (2..=GROUP_MAX).contains(&job.round.updates_goal);
+        require(is_size, "[round] updates_goal", "2 to 256 in a job with [group]")?;
+        let follows = matches!(job.update.norm_max, Some(NormMax::Adaptive(_)));
+        require(!follows, "[update] norm_max", "a number in a job with [group], where nobody sees single updates")
+    }
+}

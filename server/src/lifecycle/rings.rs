@@ -1,0 +1,228 @@
+//! Groups that add up among themselves: attempts of a round form, agree and end, or its members send their own updates.
+//!
+//! The sum of a group is stored as the update of the member that brought it, and counts for all members of its attempt.
+
+use std::collections::HashMap;
+
+use tributary_protocol::figures::Figures;
+use tributary_protocol::fixed::Contribution;
+use tributary_protocol::group::messages::{RingMember, RingOutcome, RingReady, RingStall};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::{AssignmentId, ClientId, GroupId};
+use tributary_protocol::state::{AssignmentState, Phase, RingState, StarReason};
+use tributary_protocol::traffic::Traffic;
+
+use super::assignments::{Comes, Received, Refusal, end, find, require_open};
+use crate::db::{AssignmentRow, DbError, Report, RingMemberRow, RoundKey, Times, Transition, Tx};
+use crate::services::Services;
+
+/// Why a member is rejected whose sum is another one than that of most.
+const DIFFERS: &str = "its sum differs from that of its group";
+
+/// A client has finished, or asks again for its next attempt.
+pub(crate) async fn ready(
+    services: &Services,
+    client: ClientId,
+    id: AssignmentId,
+    (ready, member): (&RingReady, &RingMember),
+) -> Result<(), Refusal> {
+    let (assignment, round) = find(&mut services.db.read().await?, client, id, None).await?;
+    if assignment.state == AssignmentState::Reported {
+        return Ok(());
+    }
+    require_open(services, &assignment, &round, Comes::Finished).await?;
+    let mut tx = services.db.begin().await?;
+    tx.lock_job(round.job).await?;
+    tx.ring_ready(id, round.key(), (ready.attempt, member, &ready.report), services.clock.now_ms()).await?;
+    tx.commit().await?;
+    services.signals.changed(round.job);
+    Ok(())
+}
+
+/// A member has the sum of its attempt. False when it said another one before.
+pub(crate) async fn outcome(
+    services: &Services,
+    round: RoundKey,
+    (group, member): (GroupId, AssignmentId),
+    outcome: &RingOutcome,
+) -> Result<bool, DbError> {
+    let mut tx = services.db.begin().await?;
+    tx.lock_job(round.job).await?;
+    let is_stored = tx.ring_outcome(group, member, outcome, services.clock.now_ms()).await?;
+    tx.commit().await?;
+    services.signals.changed(round.job);
+    Ok(is_stored)
+}
+
+/// A member could not go on.
+pub(crate) async fn stall(
+    services: &Services,
+    round: RoundKey,
+    (group, member): (GroupId, AssignmentId),
+    stall: &RingStall,
+) -> Result<(), DbError> {
+    let mut tx = services.db.begin().await?;
+    tx.lock_job(round.job).await?;
+    tx.ring_stall(group, member, stall).await?;
+    tx.commit().await?;
+    services.signals.changed(round.job);
+    tracing::info!(
+        job = %round.job, round = round.number, %group, %member, rank = stall.rank, what = stall.what.as_str(),
+        step = stall.step, "a member of a group cannot go on"
+    );
+    Ok(())
+}
+
+/// A group forms. Nothing happens when another driver was faster.
+pub(crate) async fn form(
+    services: &Services,
+    (group, round, attempt): (GroupId, RoundKey, u32),
+    members: &[AssignmentId],
+) -> Result<(), DbError> {
+    let mut tx = services.db.begin().await?;
+    if !may_change(&mut tx, round).await? {
+        return Ok(());
+    }
+    match tx.insert_ring((group, round, attempt), members, services.clock.now_ms()).await {
+        Err(DbError::Duplicate) => return Ok(()),
+        formed => formed?,
+    }
+    tx.commit().await?;
+    services.signals.changed_for_watchers();
+    Ok(())
+}
+
+/// Members agree on a sum, and one of them is asked for it.
+pub(crate) async fn agree(
+    services: &Services,
+    round: RoundKey,
+    group: GroupId,
+    (sha256, uploader, updates): (Sha256Hash, AssignmentId, u32),
+) -> Result<(), DbError> {
+    let (mut tx, now_ms) = (services.db.begin().await?, services.clock.now_ms());
+    if !may_change(&mut tx, round).await?
+        || !tx.move_ring(group, [RingState::Formed, RingState::Agreed], Some(sha256), now_ms).await?
+    {
+        return Ok(());
+    }
+    tx.ask_for_ring(group, Some(uploader), updates).await?;
+    tx.commit().await?;
+    services.signals.changed_for_watchers();
+    Ok(())
+}
+
+/// Another member is asked for the sum.
+pub(crate) async fn ask_next(
+    services: &Services,
+    round: RoundKey,
+    group: GroupId,
+    (uploader, updates): (AssignmentId, u32),
+) -> Result<(), DbError> {
+    let (mut tx, now_ms) = (services.db.begin().await?, services.clock.now_ms());
+    if !may_change(&mut tx, round).await?
+        || !tx.move_ring(group, [RingState::Agreed, RingState::Agreed], None, now_ms).await?
+    {
+        return Ok(());
+    }
+    tx.ask_for_ring(group, Some(uploader), updates).await?;
+    tx.commit().await?;
+    services.signals.changed_for_watchers();
+    Ok(())
+}
+
+/// An attempt ends without a sum. Members that have another sum than `most` are rejected, if one is given.
+pub(crate) async fn fail(
+    services: &Services,
+    round: RoundKey,
+    (group, state): (GroupId, RingState),
+    rejected: &[AssignmentRow],
+) -> Result<(), DbError> {
+    let mut tx = services.db.begin().await?;
+    if !may_change(&mut tx, round).await?
+        || !tx.move_ring(group, [state, RingState::Failed], None, services.clock.now_ms()).await?
+    {
+        return Ok(());
+    }
+    tx.ask_for_ring(group, None, 0).await?;
+    tx.commit().await?;
+    for assignment in rejected {
+        end(services, assignment, AssignmentState::Rejected, DIFFERS, Received::default()).await?;
+    }
+    services.signals.changed_for_watchers();
+    tracing::info!(job = %round.job, round = round.number, %group, "a group has no sum");
+    Ok(())
+}
+
+/// Members send their own updates from now on, and no sum is taken any more.
+pub(crate) async fn star(
+    services: &Services,
+    round: RoundKey,
+    open: Option<(GroupId, RingState)>,
+    reason: StarReason,
+) -> Result<(), DbError> {
+    let (mut tx, now_ms) = (services.db.begin().await?, services.clock.now_ms());
+    if !may_change(&mut tx, round).await? || !tx.begin_star(round, reason, now_ms).await? {
+        return Ok(());
+    }
+    if let Some((group, state)) = open {
+        tx.move_ring(group, [state, RingState::Failed], None, now_ms).await?;
+        tx.ask_for_ring(group, None, 0).await?;
+    }
+    tx.commit().await?;
+    services.signals.changed_for_watchers();
+    tracing::info!(job = %round.job, round = round.number, %reason, "members send their own updates");
+    Ok(())
+}
+
+/// Locks the job. Whether the round still trains, and its members may add up.
+async fn may_change(tx: &mut Tx, round: RoundKey) -> Result<bool, DbError> {
+    tx.lock_job(round.job).await?;
+    let is_open = tx.round(round).await?.is_some_and(|row| row.phase == Phase::Training);
+    Ok(is_open && tx.ring_star(round).await?.is_none())
+}
+
+/// The sum of a group has been accepted as the update of one of its members: the others have reported with it. The
+/// transitions are those of the others.
+pub(super) async fn count_members(
+    tx: &mut Tx,
+    assignment: &AssignmentRow,
+    sha256: Sha256Hash,
+    now_ms: i64,
+) -> Result<(Vec<Transition<'static>>, Traffic), DbError> {
+    let attempt = tx.ring_attempt_of(assignment.id).await?.ok_or_else(DbError::lost)?;
+    tx.move_ring(attempt.id, [RingState::Agreed, RingState::Counted], None, now_ms).await?;
+    let (mut transitions, mut traffic) = (Vec::new(), Traffic::default());
+    for member in tx.ring_members(attempt.id).await?.iter().filter(|member| member.assignment != assignment.id) {
+        let report = report(tx, member, sha256);
+        // The update of a member that gave up afterwards is in the sum all the same.
+        if let Some(counted) = tx.accept_report(member.assignment, &report, now_ms).await? {
+            traffic += counted;
+            let key = assignment.round();
+            transitions.push(Transition::of_assignment(key, member.assignment, AssignmentState::Reported, None));
+        }
+    }
+    Ok((transitions, traffic))
+}
+
+/// What a member has reported with the sum of its group, which has its examples and its loss.
+fn report(tx: &mut Tx, member: &RingMemberRow, sha256: Sha256Hash) -> Report {
+    let downloaded = tx.downloaded(member.ready.client);
+    Report {
+        figures: Figures { contribution: Contribution::default(), steps: member.ready.steps, ..Figures::default() },
+        accuracy: None,
+        work_ms: member.ready.work_ms,
+        classes: None,
+        description: None,
+        sha256,
+        traffic: downloaded.traffic,
+        times: Times { fetched_at_ms: downloaded.ended_at_ms, ..Times::default() },
+    }
+}
+
+/// Members that two of their attempt could not go on with: they are left out of the next one.
+pub(crate) fn blamed(members: &[RingMemberRow]) -> Vec<AssignmentId> {
+    let mut blames: HashMap<u16, u32> = HashMap::new();
+    members.iter().filter_map(RingMemberRow::blames).for_each(|position| *blames.entry(position).or_default() += 1);
+    let is_blamed = |member: &&RingMemberRow| blames.get(&member.position).is_some_and(|count| *count > 1);
+    members.iter().filter(is_blamed).map(|member| member.assignment).collect()
+}
