@@ -39,7 +39,8 @@ pub struct Admission {
 
 impl Admission {
     /// Waits until the member of this rank has connected. A later connection of that member replaces an earlier one
-    /// that nobody has taken. Abandoning the wait loses no link.
+    /// that nobody has taken. Abandoning the wait loses no link. There is no limit of time, and a rank that is not among
+    /// the group's peers never connects.
     ///
     /// # Errors
     /// [`LinkError::Ended`] if the listener has been dropped.

@@ -7,8 +7,9 @@ use tokio::task::{AbortHandle, JoinSet};
 /// Most connections whose other end is not known yet.
 pub(super) const HANDSHAKES_MAX: usize = 64;
 
-/// Handshakes that run at the same time. When there are too many, the oldest one of the busiest network ends: silent
-/// connections keep no member out, unless one network opens more than the limit while its handshake lasts.
+/// Handshakes that run at the same time. When there are too many, the oldest one of the busiest network ends. So silent
+/// connections keep no member out, unless that many arrive while its handshake lasts, from its own network or from many
+/// others.
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     tasks: JoinSet<()>,

@@ -23,3 +23,23 @@ impl PeerKey {
         Self(Sha256Hash::of(public_key_info))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tributary_tls::devices::point_of;
+
+    use super::*;
+    use crate::keys::StoredKey;
+    use crate::keys::request::public_key_info;
+    use crate::store::MemoryStore;
+
+    #[test]
+    fn a_key_is_named_by_what_it_presents() {
+        let keys = StoredKey::new(Arc::new(MemoryStore::new()));
+        let presented = public_key_info(&keys).unwrap();
+        assert_eq!(point_of(&presented), Some(&keys.public_key().unwrap()[..]));
+        assert_eq!(PeerKey::of(&presented), PeerKey::own(&keys).unwrap());
+    }
+}

@@ -2,6 +2,7 @@
 
 use futures_util::FutureExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use super::fixtures::{ATTEMPT, GROUP, HandClock, Host, Member, closed, exchange, hello, is_refused};
 use crate::group::admitted::CONNECTIONS_MAX;
@@ -91,10 +92,8 @@ async fn a_group_has_a_limited_number_of_connections() {
 #[tokio::test]
 async fn two_attempts_of_a_group_are_open_beside_each_other() {
     let (host, member) = (Host::new().await, Member::new());
-    let (old, new) = (
-        host.admit(&[&member]),
-        OpenGroup { group: GROUP, attempt: ATTEMPT + 1, rank: 4, peers: vec![(5, member.key)] },
-    );
+    let old = host.admit(&[&member]);
+    let new = OpenGroup { group: GROUP, attempt: ATTEMPT + 1, rank: 4, peers: vec![(5, member.key)] };
     let new = host.listener.admit(new);
     let second = Hello { group: GROUP, attempt: ATTEMPT + 1, from: 5, to: 4 };
     for (hello, admission) in [(hello(1), &old), (second, &new)] {
@@ -117,8 +116,8 @@ async fn a_listener_that_ends_says_so_to_those_who_wait() {
 
 #[tokio::test]
 async fn a_member_that_does_not_answer_is_given_up_after_the_limit() {
-    let (silent, member, clock) =
-        (tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap(), Member::new(), HandClock::new());
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (member, clock) = (Member::new(), HandClock::new());
     let address = silent.local_addr().unwrap().to_string();
     let connecting = connect(&address, &member.keys, member.key, hello(1), &*clock, 5_000);
     let (result, _stream) = tokio::join!(connecting, async {
@@ -133,7 +132,7 @@ async fn a_member_that_does_not_answer_is_given_up_after_the_limit() {
 #[tokio::test]
 async fn an_address_without_a_host_or_a_listener_is_named() {
     let member = Member::new();
-    let unused = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
+    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
     for address in ["no address", &unused] {
         let result = member.connect_to(address, member.key, hello(1)).await;
         assert!(matches!(result, Err(LinkError::Unreachable(_))), "{address}: {result:?}");

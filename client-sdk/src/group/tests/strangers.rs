@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use tokio::io::AsyncWriteExt;
 
-use super::fixtures::{ATTEMPT, Host, Member, closed, hello, is_refused};
-use crate::group::{Hello, LinkError, PeerKey};
+use super::fixtures::{ATTEMPT, GROUP, Host, Member, closed, hello, is_refused};
+use crate::group::{Hello, LinkError, Listener, OpenGroup, PeerKey};
 use crate::keys::{KeyError, KeyStore};
 
 /// Presents the public key of one device and signs with the key of another one.
@@ -61,13 +61,9 @@ async fn a_listener_with_another_key_is_left_before_the_hello() {
 
     let listener = impostor(&member);
     let (keys, clock) = (Arc::clone(&listener.keys), Arc::clone(&host.clock));
-    let listener = crate::group::Listener::bind("127.0.0.1:0", keys, clock).await.unwrap();
-    let _admission = listener.admit(crate::group::OpenGroup {
-        group: hello(1).group,
-        attempt: ATTEMPT,
-        rank: 0,
-        peers: vec![(1, host.member.key)],
-    });
+    let listener = Listener::bind("127.0.0.1:0", keys, clock).await.unwrap();
+    let peers = vec![(1, host.member.key)];
+    let _admission = listener.admit(OpenGroup { group: GROUP, attempt: ATTEMPT, rank: 0, peers });
     let forged = host.member.connect_to(&listener.local_address().to_string(), member.key, hello(1)).await;
     assert!(matches!(forged, Err(LinkError::Handshake(_))), "{forged:?}");
 }

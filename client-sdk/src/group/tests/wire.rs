@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
+use rustls::{ClientConfig, HandshakeKind, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::client::TlsStream;
@@ -14,6 +15,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::fixtures::{Host, Member, closed, hello};
 use super::floods::random_bytes;
+use crate::group::hello::receive;
 use crate::group::tls::{client_config, server_config};
 use crate::group::{Hello, HelloError, LinkError};
 
@@ -44,6 +46,21 @@ async fn a_hello_that_comes_after_its_admission_has_ended_is_refused() {
     drop(admission);
     let _ = stream.write_all(&hello(1).to_bytes()).await;
     closed(&mut stream).await;
+}
+
+#[tokio::test]
+async fn no_session_is_resumed() {
+    let (host, member) = (Host::new().await, Member::new());
+    let _admission = host.admit(&[&member]);
+    let mut config = client_config(&member.keys, host.member.key).unwrap();
+    config.resumption = Resumption::in_memory_sessions(8);
+    for _ in 0..3 {
+        let mut stream = handshake(config.clone(), &host).await.unwrap();
+        // Tickets would come with the answer.
+        stream.write_all(&hello(1).to_bytes()).await.unwrap();
+        assert_eq!(receive(&mut stream).await.unwrap(), Ok(hello(1).answer()));
+        assert_eq!(stream.get_ref().1.handshake_kind(), Some(HandshakeKind::Full));
+    }
 }
 
 /// Settings of a client that presents nothing and believes nobody: the listener refuses it first.
