@@ -17,6 +17,17 @@ pub trait Clock: Debug + Send + Sync {
     fn sleep(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
+/// What the work gives; `None` if it takes longer than this by the clock.
+#[cfg(any(not(feature = "native"), feature = "group"))]
+pub(crate) async fn within<T>(clock: &dyn Clock, time: Duration, work: impl Future<Output = T>) -> Option<T> {
+    use futures_util::future::{Either, select};
+
+    match select(std::pin::pin!(work), clock.sleep(time)).await {
+        Either::Left((done, _)) => Some(done),
+        Either::Right(_) => None,
+    }
+}
+
 #[cfg(feature = "native")]
 mod system {
     use std::future::Future;

@@ -45,6 +45,7 @@
 //! | `locked` | locks that stay usable after a panic |
 //! | `floor` | what an app demands of every job |
 //! | [`secure`] | a member of a group whose updates are summed under masks |
+//! | `group` | links between the members of a group that send to each other (feature `group`) |
 //! | [`relay`] | the calls of a relay to its parent coordinator |
 //! | `session` | what a session does next (a value without I/O), and the loop that does it |
 //! | `tasks` | what a client does for an assignment: train, evaluate, describe |
@@ -76,6 +77,8 @@ pub mod examples;
 #[cfg(test)]
 mod fixtures;
 mod floor;
+#[cfg(feature = "group")]
+pub mod group;
 pub mod host;
 pub mod inputs;
 #[cfg(feature = "layers")]

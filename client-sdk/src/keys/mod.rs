@@ -12,7 +12,7 @@ mod absent;
 mod certificate;
 mod contract;
 #[cfg(feature = "native")]
-mod presented;
+pub(crate) mod presented;
 pub(crate) mod request;
 #[cfg(feature = "native")]
 mod stored;

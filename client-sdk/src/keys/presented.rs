@@ -1,13 +1,19 @@
-//! A certificate as rustls presents it.
+//! A certificate, or the key alone, as rustls presents it.
 
 use std::sync::Arc;
 
 use rustls::client::ResolvesClientCert;
+#[cfg(feature = "group")]
+use rustls::pki_types::CertificateDer;
 use rustls::sign::{CertifiedKey, Signer, SigningKey, SingleCertAndKey};
 use rustls::{SignatureAlgorithm, SignatureScheme};
 
 use super::certificate::ClientCertificate;
+#[cfg(feature = "group")]
+use super::contract::KeyError;
 use super::contract::KeyStore;
+#[cfg(feature = "group")]
+use super::request::public_key_info;
 
 impl ClientCertificate {
     /// What rustls presents to servers that ask for a certificate.
@@ -15,6 +21,16 @@ impl ClientCertificate {
         let key = Arc::new(OutsideKey(Arc::clone(self.keys())));
         Arc::new(SingleCertAndKey::from(CertifiedKey::new(self.chain().to_vec(), key)))
     }
+}
+
+/// The key without a certificate (RFC 7250): its SubjectPublicKeyInfo stands where the certificate would.
+///
+/// # Errors
+/// [`KeyError`] if the key cannot be read.
+#[cfg(feature = "group")]
+pub(crate) fn raw_key(keys: &Arc<dyn KeyStore>) -> Result<Arc<CertifiedKey>, KeyError> {
+    let info = CertificateDer::from(public_key_info(&**keys)?);
+    Ok(Arc::new(CertifiedKey::new(vec![info], Arc::new(OutsideKey(Arc::clone(keys))))))
 }
 
 /// A key that signs elsewhere.

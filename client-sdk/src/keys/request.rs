@@ -40,7 +40,8 @@ pub fn certificate_request(keys: &dyn KeyStore) -> Result<String, KeyError> {
     Ok(pem(&tagged(SEQUENCE, &[&info[..], &ECDSA_SHA256, &signature].concat())))
 }
 
-fn public_key_info(keys: &dyn KeyStore) -> Result<Vec<u8>, KeyError> {
+/// The public key as SubjectPublicKeyInfo in DER.
+pub(crate) fn public_key_info(keys: &dyn KeyStore) -> Result<Vec<u8>, KeyError> {
     Ok([&P256_KEY[..], &keys.public_key()?].concat())
 }
 

@@ -1,10 +1,8 @@
 //! No operating system: the app brings transport, store and clock, and one thread does everything.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
 use http::Uri;
 use tributary_protocol::hash::Sha256Hash;
 
@@ -14,6 +12,8 @@ use crate::keys::{KeyStore, NoKey};
 use crate::secure::Signing;
 use crate::store::Store;
 use crate::transport::Transport;
+
+pub(crate) use crate::clock::within;
 
 fn missing<T>(what: &str) -> Result<T, ClientError> {
     Err(ClientError::Setup(format!("this build has no {what} of its own: give the builder one")))
@@ -55,14 +55,6 @@ pub(crate) fn is_exposed(url: &str) -> bool {
         host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
     });
     url.scheme_str() == Some("http") && !is_loopback
-}
-
-/// What the work gives; `None` if it takes longer than this by the client's clock.
-pub(crate) async fn within<T>(clock: &dyn Clock, time: Duration, work: impl Future<Output = T>) -> Option<T> {
-    match select(pin!(work), clock.sleep(time)).await {
-        Either::Left((done, _)) => Some(done),
-        Either::Right(_) => None,
-    }
 }
 
 pub(crate) fn computing<T>(compute: impl FnOnce() -> T) -> T {
