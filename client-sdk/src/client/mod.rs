@@ -77,6 +77,8 @@ pub struct Builder {
     ca: Option<Vec<u8>>,
     allows_plaintext: bool,
     keys: Option<Arc<dyn KeyStore>>,
+    #[cfg(feature = "group")]
+    listening: Option<Arc<crate::group::Listening>>,
     attester: Option<Arc<dyn Attest>>,
     consent: Option<Consent>,
     channels: BTreeSet<String>,
@@ -173,6 +175,16 @@ impl Builder {
         Self { keys: Some(keys), ..self }
     }
 
+    /// Takes part in groups whose members add up among themselves: others connect to this client at `address`, such as
+    /// `0.0.0.0:7400`, and are told that they reach it at `advertised`, a host with a port. Without one, they are told
+    /// the address that it is bound to. Links are encrypted, and nobody but members gets beyond the handshake.
+    #[cfg(feature = "group")]
+    #[must_use]
+    pub fn listen(self, address: impl Into<String>, advertised: Option<String>) -> Self {
+        let listening = crate::group::Listening::new(address.into(), advertised.into_iter().collect());
+        Self { listening: Some(Arc::new(listening)), ..self }
+    }
+
     /// Sends a statement of the device's platform at enrolment, for coordinators whose operators demand one: an
     /// [`Attestation`](crate::Attestation), or what obtains one then.
     #[must_use]
@@ -264,6 +276,8 @@ impl Builder {
                     .ok()
                     .filter(|every_ms| *every_ms > 0),
                 keys: self.keys.unwrap_or_else(|| platform::default_keys(&store)),
+                #[cfg(feature = "group")]
+                listening: self.listening,
                 attester: self.attester,
                 enrolling: Mutex::default(),
                 channels: Channels::of(channels),
@@ -332,6 +346,8 @@ impl Client {
             ca: None,
             allows_plaintext: false,
             keys: None,
+            #[cfg(feature = "group")]
+            listening: None,
             attester: None,
             consent: None,
             channels: BTreeSet::new(),

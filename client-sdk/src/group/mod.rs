@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`PeerKey`] | how a roster names the key of a member |
 //! | [`Listener`] | accepts connections of members while an [`Admission`] of their group lives |
+//! | `listening` | the one listener of a client, made when its first group needs it |
 //! | [`connect`] | opens a connection to a member |
 //! | [`Link`], [`LinkError`] | a connection to the right member, or why there is none |
 //! | [`Hello`], [`HelloError`] | the first frame of each side: which group, which attempt, from whom and to whom |
@@ -22,6 +23,7 @@ mod handshakes;
 mod hello;
 mod link;
 mod listen;
+mod listening;
 mod peer;
 #[cfg(test)]
 mod tests;
@@ -32,4 +34,5 @@ pub use connect::connect;
 pub use hello::{Hello, HelloError};
 pub use link::{Link, LinkError};
 pub use listen::Listener;
+pub(crate) use listening::Listening;
 pub use peer::PeerKey;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::lock::Mutex;
+use tributary_protocol::abilities::{Abilities, Ability};
 use tributary_protocol::credential::{CertificateRequest, Renewal};
 use tributary_protocol::device::{Attributes, Consent, EnrolRequest};
 use tributary_protocol::id::{Name, Secret};
@@ -54,6 +55,9 @@ pub(crate) struct Context {
     pub(crate) keys: Arc<dyn KeyStore>,
     /// With which the app replaces the coordinator's certificates in groups.
     pub(crate) peers: PeerCertificates,
+    /// Where other members of groups reach the client.
+    #[cfg(feature = "group")]
+    pub(crate) listening: Option<Arc<crate::group::Listening>>,
     pub(crate) attester: Option<Arc<dyn Attest>>,
     /// The channels whose releases the app follows.
     pub(crate) channels: Channels,
@@ -158,6 +162,15 @@ impl Context {
         self.adopt(&next)?;
         *identity = next;
         Ok(())
+    }
+
+    /// What the client can do with this trainer.
+    pub(crate) fn abilities(&self, trainer: Abilities) -> Abilities {
+        #[cfg(feature = "group")]
+        if self.listening.is_some() {
+            return trainer.with(Ability::Ring);
+        }
+        trainer.without(Ability::Ring)
     }
 
     /// Whether the client has a certificate with which it can sign in a group.

@@ -7,6 +7,8 @@
 mod check_in;
 mod context;
 mod exchange;
+#[cfg(feature = "group")]
+mod ring;
 mod step;
 mod watch;
 
@@ -125,7 +127,7 @@ fn check_in_request<T: Trainer + ?Sized>(
     let state = DeviceState { examples: trainer.examples(), ..host.device_state() };
     Ok(CheckInRequest {
         channels: context.held_releases()?,
-        abilities: trainer.abilities(),
+        abilities: context.abilities(trainer.abilities()),
         schema: trainer.schema(),
         sets: trainer.sets(),
         answers: context.table.is_some(),
@@ -218,6 +220,14 @@ async fn deliver(
     let accepted = match &finished.pending.work {
         Work::Update { query, .. } if finished.pending.assignment.plan.masking.is_some() => {
             exchange(context, identity, (finished, query), host).await?
+        }
+        #[cfg(feature = "group")]
+        Work::Update { query, .. }
+            if finished.pending.assignment.plan.ring
+                && let Delivered::Counted(accepted) =
+                    Box::pin(ring::add_up(context, identity, (finished, query), host)).await? =>
+        {
+            accepted
         }
         Work::Update { query, sha256 } => {
             // Asked first, so that no bytes are sent to a round that has closed.

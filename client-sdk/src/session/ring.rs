@@ -1,0 +1,291 @@
+//! The delivery of an update in a group that adds up among itself: the member joins, adds up with its neighbours, and
+//! brings the sum if it is asked to.
+//!
+//! The update is stored before the member meets anybody. Whatever goes wrong, it joins the next attempt, or sends its
+//! own update when the coordinator says so.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::try_join;
+use http::Method;
+use serde::Serialize;
+use tributary_collective::{Addend, Fault, Reduced, RingError, RingPlace, Timer, all_reduce};
+use tributary_protocol::device::{ReportAccepted, UpdateQuery};
+use tributary_protocol::fixed::{Contribution, Weight, quantise};
+use tributary_protocol::group::FRAME_BYTES_DEFAULT;
+use tributary_protocol::group::messages::{
+    RingAnswer, RingMember, RingOutcome, RingReady, RingReport, RingRoster, RingStall, StallKind,
+};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::Secret;
+use tributary_protocol::relay::SumQuery;
+use tributary_protocol::sum::tag;
+
+use super::context::Context;
+use crate::clock::{Clock, within};
+use crate::error::ClientError;
+use crate::group::{Admission, Hello, Link, LinkError, Listener, Listening, OpenGroup, PeerKey, connect};
+use crate::host::Host;
+use crate::store::state::{Finished, Identity};
+use crate::tasks::sent;
+use crate::trainer::TrainError;
+use crate::transport::upload::{Figures, Upload};
+
+/// The pause before a neighbour is tried again that has not heard of the group yet.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// What became of an update.
+pub(super) enum Delivered {
+    /// It is in the sum of its group, which the coordinator has.
+    Counted(ReportAccepted),
+    /// The member sends it to the coordinator by itself.
+    Own,
+}
+
+/// Adds up with a group, until the sum is delivered or the member has to send its own update.
+pub(super) async fn add_up(
+    context: &Context,
+    identity: &Identity,
+    (finished, query): (&Finished, &UpdateQuery),
+    host: &dyn Host,
+) -> Result<Delivered, ClientError> {
+    let listening = context.listening.as_deref().ok_or_else(|| unusable("it was given a group, and does not listen"))?;
+    let listener = listening.listener(&context.keys, &context.clock).await;
+    let listener = listener.map_err(|error| ClientError::Setup(error.to_string()))?;
+    let values = sent(&finished.body, &finished.pending.assignment).map_err(|error| unusable(&error.to_string()))?;
+    let member = Ringing { context, secret: &identity.secret, finished, host, listening, listener, values, query };
+    let mut attempt = 0;
+    loop {
+        let roster = match member.ready(attempt).await? {
+            RingAnswer::Formed(roster) => roster,
+            RingAnswer::Done { retry_after_ms } => return Ok(Delivered::Counted(ReportAccepted { retry_after_ms })),
+            RingAnswer::Star => return Ok(Delivered::Own),
+            RingAnswer::Over | RingAnswer::Upload(_) => continue,
+        };
+        attempt = roster.attempt;
+        let began_ms = context.clock.now_ms();
+        let sum = match member.sum(&roster).await {
+            Ok(sum) => sum,
+            Err(stall) => {
+                member.stalled(stall).await?;
+                continue;
+            }
+        };
+        let took_ms = context.clock.now_ms().saturating_sub(began_ms);
+        match member.outcome(&roster, &sum, took_ms).await? {
+            RingAnswer::Upload(figures) => return member.upload(sum.body, &figures.into()).await.map(Delivered::Counted),
+            RingAnswer::Done { retry_after_ms } => return Ok(Delivered::Counted(ReportAccepted { retry_after_ms })),
+            RingAnswer::Star => return Ok(Delivered::Own),
+            RingAnswer::Over | RingAnswer::Formed(_) => {}
+        }
+    }
+}
+
+/// A member with its finished update.
+struct Ringing<'a> {
+    context: &'a Context,
+    secret: &'a Secret,
+    finished: &'a Finished,
+    host: &'a dyn Host,
+    listening: &'a Listening,
+    listener: &'a Listener,
+    /// The update as the coordinator would decode it.
+    values: Vec<f32>,
+    query: &'a UpdateQuery,
+}
+
+/// The sum of a group, as a body.
+struct Sum {
+    body: Bytes,
+    sent_bytes: u64,
+    received_bytes: u64,
+}
+
+impl Ringing<'_> {
+    async fn ready(&self, attempt: u32) -> Result<RingAnswer, ClientError> {
+        let key = PeerKey::own(self.context.keys.as_ref())?.0;
+        let member = RingMember { key, addresses: self.listening.addresses(self.listener) };
+        self.held("ring", &RingReady { attempt, member, report: RingReport::from(self.query) }).await
+    }
+
+    async fn outcome(&self, roster: &RingRoster, sum: &Sum, took_ms: u64) -> Result<RingAnswer, ClientError> {
+        let outcome = RingOutcome {
+            attempt: roster.attempt,
+            sha256: Sha256Hash::of(&sum.body),
+            bytes_sent: sum.sent_bytes,
+            bytes_received: sum.received_bytes,
+            took_ms,
+        };
+        self.held("ring/outcome", &outcome).await
+    }
+
+    /// Tells whom the member could not go on with, if it is anybody.
+    async fn stalled(&self, stall: Option<RingStall>) -> Result<(), ClientError> {
+        let Some(stall) = stall else { return Ok(()) };
+        tracing::info!(?stall, "the group cannot go on");
+        let (path, body) = (self.path("ring/stall"), json(&stall));
+        self.context.coordinator.held((Method::PUT, self.secret, &path), &body).await.map(drop)
+    }
+
+    async fn upload(&self, body: Bytes, query: &SumQuery) -> Result<ReportAccepted, ClientError> {
+        let (id, sha256) = (self.finished.pending.assignment.id, Sha256Hash::of(&body));
+        let upload = Upload { id, figures: Figures::Sum(query), body: &body, sha256, begun: false };
+        self.context.coordinator.upload(self.secret, &upload).await
+    }
+
+    /// Adds up with the members of a roster. The error says whom the member could not go on with.
+    async fn sum(&self, roster: &RingRoster) -> Result<Sum, Option<RingStall>> {
+        let limit = Duration::from_millis(roster.ends_in_ms);
+        // What takes longer is over: the coordinator has let members send their own updates.
+        within(self.context.clock.as_ref(), limit, self.reduced(roster)).await.unwrap_or(Err(None))
+    }
+
+    async fn reduced(&self, roster: &RingRoster) -> Result<Sum, Option<RingStall>> {
+        let members = u16::try_from(roster.members.len()).unwrap_or(u16::MAX);
+        let (rank, attempt) = (roster.rank, roster.attempt);
+        let place = RingPlace {
+            rank,
+            members,
+            attempt,
+            frame_bytes: FRAME_BYTES_DEFAULT,
+            frame_ms: roster.frame_ms,
+            magnitude_max: roster.value_max,
+        };
+        place.check().map_err(|error| tracing::warn!(%error, "the roster of a group is wrong")).map_err(|()| None)?;
+        let [left, right] = [(rank + members - 1) % members, (rank + 1) % members];
+        let stalled = |rank, what, step| Some(RingStall { attempt, rank, what, step });
+        let peers = roster.members.iter().zip(0u16..).map(|(member, rank)| (rank, PeerKey(member.key)));
+        let group = *roster.group.as_bytes();
+        let admission = self.listener.admit(OpenGroup { group, attempt, rank, peers: peers.collect() });
+        let unreachable = |rank| stalled(rank, StallKind::Unreachable, 0);
+        let accepted = async { self.accepted(&admission, left, roster).await.map_err(|_| unreachable(left)) };
+        let opened = async { self.opened(right, roster).await.map_err(|_| unreachable(right)) };
+        let (from, to) = try_join(accepted, opened).await?;
+        let own = Own {
+            values: &self.values,
+            factor: match roster.uniform {
+                true => Weight::examples(1),
+                false => Weight::examples(self.query.weight),
+            }
+            .factor(roster.binary_point),
+        };
+        let reduced = all_reduce(&place, &own, from, to, &Waits(self.context.clock.as_ref())).await;
+        let reduced = reduced.map_err(|error| {
+            tracing::debug!(%error, "no sum of a group");
+            match error {
+                RingError::Neighbour { rank, what, step, .. } => stalled(rank, kind_of(&what), step),
+                RingError::Aborted { .. } | RingError::Stalled { .. } | RingError::Own { .. } | RingError::Place(_) => {
+                    None
+                }
+            }
+        })?;
+        Ok(self.body(roster, reduced))
+    }
+
+    fn body(&self, roster: &RingRoster, reduced: Reduced) -> Sum {
+        let assignment = &self.finished.pending.assignment;
+        let updates = u32::try_from(roster.members.len()).unwrap_or(u32::MAX);
+        let contribution = Contribution { weight: Weight::of_units(roster.weight), updates };
+        let traffic = reduced.traffic();
+        let body = reduced.body(tag(&assignment.job, assignment.model_version, roster.binary_point), contribution);
+        Sum { body: body.into(), sent_bytes: traffic.sent_bytes, received_bytes: traffic.received_bytes }
+    }
+
+    /// The link that the left neighbour opens.
+    async fn accepted(&self, admission: &Admission, left: u16, roster: &RingRoster) -> Result<Link, LinkError> {
+        let limit_ms = roster.frame_ms;
+        let accepted = within(self.clock(), Duration::from_millis(limit_ms), admission.accept(left)).await;
+        accepted.unwrap_or(Err(LinkError::TimedOut { limit_ms }))
+    }
+
+    /// Opens the link to the right neighbour. It may hear of the group a little later, so it is asked again.
+    async fn opened(&self, right: u16, roster: &RingRoster) -> Result<Link, LinkError> {
+        let RingMember { key, addresses } = &roster.members[usize::from(right)];
+        let hello =
+            Hello { group: *roster.group.as_bytes(), attempt: roster.attempt, from: roster.rank, to: right };
+        let until_ms = self.clock().now_ms().saturating_add(roster.frame_ms);
+        loop {
+            let mut last = LinkError::TimedOut { limit_ms: roster.frame_ms };
+            for address in addresses {
+                let left_ms = until_ms.saturating_sub(self.clock().now_ms()).max(1);
+                let keys = &self.context.keys;
+                match connect(address, keys, PeerKey(*key), hello, self.clock(), left_ms).await {
+                    Ok(link) => return Ok(link),
+                    Err(error) => last = error,
+                }
+            }
+            if self.clock().now_ms() >= until_ms {
+                tracing::info!(error = %last, rank = right, "a member of the group cannot be reached");
+                return Err(last);
+            }
+            self.clock().sleep(AGAIN).await;
+        }
+    }
+
+    /// Asks until there is an answer, or the host ends the session: a later one goes on.
+    async fn held(&self, call: &str, request: &impl Serialize) -> Result<RingAnswer, ClientError> {
+        let (path, body) = (self.path(call), json(request));
+        loop {
+            let asked = self.context.coordinator.held((Method::PUT, self.secret, &path), &body).await?;
+            if let Some(answer) = asked {
+                return serde_json::from_slice(&answer).map_err(|error| unusable(&error.to_string()));
+            }
+            if !self.host.may_continue() {
+                return Err(ClientError::Training(TrainError::Interrupted));
+            }
+        }
+    }
+
+    fn path(&self, call: &str) -> String {
+        format!("/device/v1/assignments/{}/{call}", self.finished.pending.assignment.id)
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        self.context.clock.as_ref()
+    }
+}
+
+/// The update as integers of the sum.
+struct Own<'a> {
+    values: &'a [f32],
+    factor: f64,
+}
+
+impl Addend for Own<'_> {
+    fn values(&self) -> u32 {
+        u32::try_from(self.values.len()).unwrap_or(u32::MAX)
+    }
+
+    fn integers(&self, first: usize, integers: &mut [i64]) {
+        for (integer, value) in integers.iter_mut().zip(&self.values[first..]) {
+            *integer = quantise(f64::from(*value) * self.factor);
+        }
+    }
+}
+
+/// The client's clock.
+struct Waits<'a>(&'a dyn Clock);
+
+impl Timer for Waits<'_> {
+    fn sleep(&self, ms: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.0.sleep(Duration::from_millis(ms))
+    }
+}
+
+fn kind_of(fault: &Fault) -> StallKind {
+    match fault {
+        Fault::Silent => StallKind::Silent,
+        Fault::Closed => StallKind::Closed,
+        Fault::Wrong(_) => StallKind::Wrong,
+    }
+}
+
+fn json(value: &impl Serialize) -> Bytes {
+    serde_json::to_vec(value).expect("messages have no maps with keys that JSON lacks").into()
+}
+
+fn unusable(why: &str) -> ClientError {
+    ClientError::BadAnswer(why.to_owned())
+}
