@@ -1,0 +1,17 @@
+//! Groups: clients that add up among themselves, over links from member to member, instead of at the coordinator.
+//!
+//! Everything here is pure. The crate `tributary-collective` moves the bytes.
+//!
+//! | part | contents |
+//! |---|---|
+//! | [`schedule`], [`chunk_range`] | ring all-reduce: who sends and receives which chunk in which step |
+//! | [`FrameHeader`], [`Hello`], [`Abort`] | what a link carries. Integers are little-endian |
+
+mod frame;
+mod ring;
+
+pub use frame::{
+    ABORT_BYTES, Abort, AbortReason, FRAME_BYTES, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameError, FrameHeader,
+    FrameKind, HELD, HELLO_BYTES, Hello,
+};
+pub use ring::{Hop, chunk_range, schedule};
