@@ -24,6 +24,7 @@
 //! | [`relay`] | what a relay says to its parent |
 //! | [`fixed`], [`figures`] | weights and values of sums in fixed point; what is known of an update beside its values |
 //! | [`sum`] | exact partial sums of updates: a body with one encoding, its writer and its streaming reader |
+//! | [`group`] | groups whose members add up among themselves: the schedule of a ring, and the frames of its links |
 //! | [`scalars`], [`classes`] | named scalars of reports; counts of an evaluation by class |
 //! | [`credential`] | certificates, secrets and attestation of clients |
 //! | [`problem`] | errors as problem documents (RFC 9457) |

@@ -14,7 +14,7 @@ use serde::Serialize;
 use tributary_collective::{Addend, Fault, Reduced, RingError, RingPlace, Timer, all_reduce};
 use tributary_protocol::device::{ReportAccepted, UpdateQuery};
 use tributary_protocol::fixed::{Contribution, Weight, quantise};
-use tributary_protocol::group::FRAME_BYTES_DEFAULT;
+use tributary_protocol::group::FRAME_BYTES;
 use tributary_protocol::group::messages::{
     RingAnswer, RingMember, RingOutcome, RingReady, RingReport, RingRoster, RingStall, StallKind,
 };
@@ -149,7 +149,7 @@ impl Ringing<'_> {
             rank,
             members,
             attempt,
-            frame_bytes: FRAME_BYTES_DEFAULT,
+            frame_bytes: FRAME_BYTES,
             frame_ms: roster.frame_ms,
             magnitude_max: roster.value_max,
         };

@@ -1,7 +1,19 @@
-//! Groups that add up their updates among themselves: what members, and members and coordinator, say to each other.
+//! Groups: clients that add up among themselves, over links from member to member, instead of at the coordinator.
 //!
-//! | part | what it is |
+//! Everything here is pure. The crate `tributary-collective` moves the bytes.
+//!
+//! | part | contents |
 //! |---|---|
-//! | [`messages`] | the calls of a member: it is ready, it was stalled, it has the sum |
+//! | [`schedule`], [`chunk_range`] | ring all-reduce: who sends and receives which chunk in which step |
+//! | [`messages`] | what a member and the coordinator say to each other |
+//! | [`FrameHeader`], [`Hello`], [`Abort`] | what a link carries. Integers are little-endian |
 
+mod frame;
 pub mod messages;
+mod ring;
+
+pub use frame::{
+    ABORT_BYTES, Abort, AbortReason, FRAME_BYTES, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameError, FrameHeader,
+    FrameKind, HELD, HELLO_BYTES, Hello,
+};
+pub use ring::{Hop, chunk_range, schedule};

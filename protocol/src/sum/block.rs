@@ -6,14 +6,14 @@
 
 use super::error::SumError;
 
-/// Values of a block. The last block of a sum may have fewer.
-pub(super) const BLOCK_VALUES: usize = 256;
+/// Values of a block. The last block of a run may have fewer.
+pub const BLOCK_VALUES: usize = 256;
 /// Bytes before the packed integers: width and shift.
 pub(super) const HEAD_BYTES: usize = 2;
 /// Zeros that [`unpack`] needs behind the packed integers, since it loads 16 bytes at a time.
 const PADDING_BYTES: usize = 16;
 /// Most bytes of a block.
-pub(super) const BLOCK_BYTES_MAX: usize = HEAD_BYTES + 8 * BLOCK_VALUES;
+pub const BLOCK_BYTES_MAX: usize = HEAD_BYTES + 8 * BLOCK_VALUES;
 
 /// How the integers of a block are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! Reads and checks a sum, piece by piece.
 
-use super::block::{BLOCK_BYTES_MAX, BLOCK_VALUES, HEAD_BYTES, Shape, unpack};
+use super::block::{BLOCK_BYTES_MAX, BLOCK_VALUES, HEAD_BYTES, Shape};
 use super::error::SumError;
 use super::header::{HEADER_BYTES, Header};
+use super::packed::PackedReader;
 use crate::fixed::{Contribution, SumCaps};
 
 /// Receives the integers of a sum as they are decoded. Places are indices of the flat vector of all parameters.
@@ -46,10 +47,8 @@ pub struct SumDecoder {
     /// What comes after the waiting bytes.
     next: Next,
     contribution: Option<Contribution>,
-    /// Largest magnitude of a value, from the header on.
-    magnitude_max: u64,
-    /// Values that the sink got.
-    decoded: u32,
+    /// The blocks, with the largest magnitude of a value from the header on.
+    blocks: PackedReader,
     refused: Option<SumError>,
 }
 
@@ -73,8 +72,7 @@ impl SumDecoder {
             read: 0,
             next: Next::Header,
             contribution: None,
-            magnitude_max: 0,
-            decoded: 0,
+            blocks: PackedReader::new(0..expected.values as usize, 0),
             refused: None,
         }
     }
@@ -112,7 +110,7 @@ impl SumDecoder {
             let wanted = match self.next {
                 Next::Header => HEADER_BYTES,
                 Next::Head => HEAD_BYTES,
-                Next::Block(shape) => shape.packed_bytes(self.block_values()),
+                Next::Block(shape) => shape.packed_bytes(self.blocks.block_values()),
                 Next::End if bytes.is_empty() => return Ok(()),
                 Next::End => return Err(SumError::TooLong),
             };
@@ -137,12 +135,17 @@ impl SumDecoder {
             }
             Next::Head => {
                 let head = self.waiting.first_chunk().expect("the head of the block is whole");
-                return Shape::read(*head, self.block()).map(Next::Block);
+                return self.blocks.shape(*head).map(Next::Block);
             }
-            Next::Block(shape) => self.block_of(shape, sink)?,
+            Next::Block(shape) => {
+                let mut block = [0; BLOCK_VALUES];
+                // Checked before the sink gets any of them.
+                let (first, values) = self.blocks.values(shape, &self.waiting, &mut block)?;
+                sink.integers(first, values);
+            }
             Next::End => {}
         }
-        Ok(if self.decoded < self.expected.values { Next::Head } else { Next::End })
+        Ok(if self.blocks.is_whole() { Next::End } else { Next::Head })
     }
 
     fn begin(&mut self, Header { tag, contribution, values }: Header) -> Result<(), SumError> {
@@ -170,36 +173,9 @@ impl SumDecoder {
         }
         // Saturated it is beyond every i64, as the product would be.
         let value_max = caps.value_max(self.expected.binary_point).unsigned_abs();
-        self.magnitude_max = value_max.saturating_mul(updates.into());
+        let magnitude_max = value_max.saturating_mul(updates.into());
+        self.blocks = PackedReader::new(0..values as usize, magnitude_max);
         self.contribution = Some(contribution);
         Ok(())
-    }
-
-    fn block_of(&mut self, shape: Shape, sink: &mut (impl IntegerSink + ?Sized)) -> Result<(), SumError> {
-        let mut block = [0; BLOCK_VALUES];
-        let values = &mut block[..self.block_values()];
-        unpack(shape, &self.waiting, self.block(), values)?;
-        let first = self.decoded as usize;
-        // Checked before the sink gets any of them.
-        let largest = values.iter().fold(0, |largest: u64, value| largest.max(value.unsigned_abs()));
-        if largest > self.magnitude_max {
-            let is_too_large = |value: &i64| value.unsigned_abs() > self.magnitude_max;
-            let at = values.iter().position(is_too_large).unwrap_or_default();
-            let magnitude_max = self.magnitude_max;
-            return Err(SumError::ValueTooLarge { place: first + at, got: values[at], magnitude_max });
-        }
-        sink.integers(first, values);
-        self.decoded += values.len() as u32;
-        Ok(())
-    }
-
-    /// Values of the block that is read.
-    fn block_values(&self) -> usize {
-        BLOCK_VALUES.min((self.expected.values - self.decoded) as usize)
-    }
-
-    /// Number of the block that is read.
-    fn block(&self) -> u32 {
-        self.decoded / BLOCK_VALUES as u32
     }
 }

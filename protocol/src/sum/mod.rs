@@ -22,13 +22,16 @@ mod block;
 mod decoder;
 mod error;
 mod header;
+mod packed;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+pub use block::{BLOCK_BYTES_MAX, BLOCK_VALUES};
 pub use decoder::{Expected, IntegerSink, SumDecoder};
 pub use error::SumError;
 pub use header::{HEADER_BYTES, tag};
+pub use packed::{PackedReader, pack_run};
 pub use writer::SumWriter;
 
 /// Most bytes of a sum of so many values: each block has 64 bits per value.

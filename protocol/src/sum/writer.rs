@@ -1,8 +1,9 @@
 //! Writes a sum piece by piece.
 
-use super::block::{BLOCK_VALUES, pack};
+use super::block::BLOCK_VALUES;
 use super::error::SumError;
 use super::header::Header;
+use super::packed::pack_run;
 use crate::fixed::Contribution;
 
 /// The writer of a sum. It holds at most one block of values, and the bytes that were not taken yet.
@@ -32,11 +33,11 @@ impl SumWriter {
             if self.waiting.len() < BLOCK_VALUES {
                 return;
             }
-            pack(&self.waiting, &mut self.ready);
+            pack_run(&self.waiting, &mut self.ready);
             self.waiting.clear();
         }
         let (blocks, rest) = values.as_chunks::<BLOCK_VALUES>();
-        blocks.iter().for_each(|block| pack(block, &mut self.ready));
+        pack_run(blocks.as_flattened(), &mut self.ready);
         self.waiting.extend_from_slice(rest);
     }
 
@@ -53,9 +54,7 @@ impl SumWriter {
         if self.pushed != u64::from(self.announced) {
             return Err(SumError::Values { got: self.pushed, expected: self.announced });
         }
-        if !self.waiting.is_empty() {
-            pack(&self.waiting, &mut self.ready);
-        }
+        pack_run(&self.waiting, &mut self.ready);
         Ok(self.ready)
     }
 }
