@@ -224,7 +224,7 @@ async fn deliver(
         #[cfg(feature = "group")]
         Work::Update { query, .. }
             if finished.pending.assignment.plan.ring
-                && let Delivered::Counted(accepted) =
+                && let ring::Delivered::Counted(accepted) =
                     Box::pin(ring::add_up(context, identity, (finished, query), host)).await? =>
         {
             accepted

@@ -51,7 +51,8 @@ pub(super) async fn add_up(
     (finished, query): (&Finished, &UpdateQuery),
     host: &dyn Host,
 ) -> Result<Delivered, ClientError> {
-    let listening = context.listening.as_deref().ok_or_else(|| unusable("it was given a group, and does not listen"))?;
+    let listening =
+        context.listening.as_deref().ok_or_else(|| unusable("it was given a group, and does not listen"))?;
     let listener = listening.listener(&context.keys, &context.clock).await;
     let listener = listener.map_err(|error| ClientError::Setup(error.to_string()))?;
     let values = sent(&finished.body, &finished.pending.assignment).map_err(|error| unusable(&error.to_string()))?;
@@ -75,7 +76,9 @@ pub(super) async fn add_up(
         };
         let took_ms = context.clock.now_ms().saturating_sub(began_ms);
         match member.outcome(&roster, &sum, took_ms).await? {
-            RingAnswer::Upload(figures) => return member.upload(sum.body, &figures.into()).await.map(Delivered::Counted),
+            RingAnswer::Upload(figures) => {
+                return member.upload(sum.body, &figures.into()).await.map(Delivered::Counted);
+            }
             RingAnswer::Done { retry_after_ms } => return Ok(Delivered::Counted(ReportAccepted { retry_after_ms })),
             RingAnswer::Star => return Ok(Delivered::Own),
             RingAnswer::Over | RingAnswer::Formed(_) => {}
@@ -203,8 +206,7 @@ impl Ringing<'_> {
     /// Opens the link to the right neighbour. It may hear of the group a little later, so it is asked again.
     async fn opened(&self, right: u16, roster: &RingRoster) -> Result<Link, LinkError> {
         let RingMember { key, addresses } = &roster.members[usize::from(right)];
-        let hello =
-            Hello { group: *roster.group.as_bytes(), attempt: roster.attempt, from: roster.rank, to: right };
+        let hello = Hello { group: *roster.group.as_bytes(), attempt: roster.attempt, from: roster.rank, to: right };
         let until_ms = self.clock().now_ms().saturating_add(roster.frame_ms);
         loop {
             let mut last = LinkError::TimedOut { limit_ms: roster.frame_ms };
