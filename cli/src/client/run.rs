@@ -103,6 +103,9 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
         // One for each client, because connections present a client's certificate.
         let transport = http::transport(server.url(), &trust).map_err(|error| ClientError::Setup(error.to_string()))?;
         let mut builder = Builder::from(made_from).transport(Arc::new(transport));
+        if let Some(address) = &settings.listen {
+            builder = builder.listen(address, settings.advertise.clone());
+        }
         if let Some(table) = &table {
             builder = builder.table(Arc::new(table.part(number, count)));
         }

@@ -69,6 +69,13 @@ pub(super) struct ClientSettings {
     /// A PEM file with the certificate that one of these CAs issued for this client's key (`tributary client request`).
     #[arg(long, value_name = "FILE", conflicts_with = "fleet")]
     pub(super) peers_certificate: Option<PathBuf>,
+    /// Takes part in groups whose members add up among themselves: where others may connect, for example 0.0.0.0:7400.
+    /// Each client of a fleet needs a port of its own: 127.0.0.1:0.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen: Option<String>,
+    /// Where others reach this client, if not at the address that the coordinator sees; its token must grant it.
+    #[arg(long, value_name = "HOST:PORT", requires = "listen", conflicts_with = "fleet")]
+    pub(super) advertise: Option<String>,
     #[command(flatten)]
     pub(super) examples: ExampleArgs,
     /// A named example set, for jobs whose file has this name in `data`: a CSV file, or a Parquet file whose name ends
@@ -100,6 +107,8 @@ impl ClientSettings {
             clip_max: self.clip_max.or(file.clip_max),
             peers_ca: self.peers_ca.or(file.peers_ca),
             peers_certificate: self.peers_certificate.or(file.peers_certificate),
+            listen: self.listen.or(file.listen),
+            advertise: self.advertise.or(file.advertise),
             device: self.device.or(file.device),
             examples: self.examples.over(file.examples),
             // By name; the last one of a name counts.

@@ -111,6 +111,7 @@ mod tests {
             staleness: vec![],
             clocks: vec![],
             groups: vec![],
+            ring: None,
             waiting_for_group: 0,
         }
     }

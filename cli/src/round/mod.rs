@@ -75,6 +75,7 @@ pub(crate) async fn run(command: RoundCommand, api: &Api, output: &Output) -> Re
                 "round": round, "explanation": explanation, "classes": classes,
                 "classes_measured_on": &detail.classes_measured_on, "staleness": staleness,
                 "clocks": clocks, "groups": &detail.groups, "waiting_for_group": detail.waiting_for_group,
+                "ring": &detail.ring,
                 "assignments": &assignments,
             });
             output.object(&object, || {

@@ -185,6 +185,7 @@ async fn show_round(State(stage): State<Stage>, Path((_, number)): Path<(JobId, 
         staleness: vec![],
         clocks: vec![],
         groups: vec![],
+        ring: None,
         waiting_for_group: 0,
     })
     .into_response()

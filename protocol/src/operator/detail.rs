@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{MeasuredOn, Round, RoundGroup, StalenessCount};
+use super::{MeasuredOn, Round, RoundGroup, RoundRing, StalenessCount};
 use crate::classes::ClassCounts;
 use crate::state::Phase;
 
@@ -40,6 +40,9 @@ pub struct RoundDetail {
     /// Clients that have finished and wait for a group.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting_for_group: u32,
+    /// How members added up among themselves. Absent in jobs without `[group]`, and in other rounds than trainings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ring: Option<RoundRing>,
 }
 
 fn is_zero(count: &u32) -> bool {

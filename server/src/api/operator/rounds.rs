@@ -18,6 +18,7 @@ use crate::api::extract::{Json, Path, Place, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::api::story::enrolled::Enrolled;
 use crate::api::story::groups::Groups;
+use crate::api::story::rings;
 use crate::api::story::{Selection, missed, missing_driver, takeover, undriven};
 use crate::app::App;
 use crate::db::{DbError, RoundFilter, RoundKey, RoundPlace, RoundRow, Tx};
@@ -203,6 +204,7 @@ pub(super) async fn show(
         Some(RoundBuffer { slack: Some(_), .. }) if round.phase.is_open() => tx.member_clocks(job).await?,
         _ => Vec::new(),
     };
+    let ring = rings::read(&mut tx, &stored.file.0, key).await?;
     let Groups { groups, waiting } = Groups::read(&mut tx, &stored.file.0, round.goal, key).await?;
     drop(tx);
 
@@ -228,6 +230,7 @@ pub(super) async fn show(
         staleness,
         clocks,
         groups,
+        ring,
         waiting_for_group: waiting,
         classes_measured_on: round.measured_on.filter(|_| classes.is_some()),
         classes,

@@ -5,6 +5,7 @@ pub(super) mod enrolled;
 pub(super) mod groups;
 pub(super) mod health;
 pub(super) mod progress;
+pub(super) mod rings;
 pub(super) mod software;
 pub(super) mod tables;
 

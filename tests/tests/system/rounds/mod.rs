@@ -23,6 +23,7 @@ mod private_buffered;
 mod private_seeds;
 mod restart;
 mod result;
+mod ring;
 mod rules;
 mod scalars;
 mod selection;
