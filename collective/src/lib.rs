@@ -1,0 +1,34 @@
+//! Sums that the members of a group make among themselves.
+//!
+//! [`all_reduce`] is a ring: each member sends to its right neighbour and receives from its left one, and all of them
+//! end with the same exact sum. It speaks over two links that its caller made, any [`AsyncRead`](tokio::io::AsyncRead)
+//! with [`AsyncWrite`](tokio::io::AsyncWrite): who may connect, TLS and the first frame of a link (`Hello`) are the
+//! caller's. Time is the caller's too ([`Timer`]).
+//!
+//! | part | contents |
+//! |---|---|
+//! | [`RingPlace`] | the place of a member in its ring, and what all members agreed on |
+//! | [`Addend`] | the member's own integers |
+//! | [`all_reduce`], [`RingError`] | the ring, and why it ends without a sum |
+//! | [`Reduced`] | the sum, in packed form |
+//!
+//! A member that computes wrongly within the limits is not noticed here: members of one ring then have different sums.
+//! Whoever needs to know compares the SHA-256 of their bodies, which are equal if the sums are.
+
+#![warn(missing_docs)]
+
+mod addend;
+mod error;
+mod layout;
+mod link;
+mod place;
+mod reduced;
+mod ring;
+mod timer;
+
+pub use addend::Addend;
+pub use error::{Fault, Mistake, RingError};
+pub use place::{FRAME_MS_MAX, FRAME_MS_MIN, PlaceError, RingPlace};
+pub use reduced::{Reduced, RingTraffic};
+pub use ring::all_reduce;
+pub use timer::Timer;

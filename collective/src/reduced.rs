@@ -1,0 +1,105 @@
+//! The sum of a ring, as it came: packed, in chunks.
+
+use tributary_protocol::fixed::Contribution;
+use tributary_protocol::sum::{BLOCK_VALUES, IntegerSink, PackedReader, SumWriter};
+
+use crate::layout::Layout;
+
+/// Bytes that one member moved. The other members of the ring moved about as many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingTraffic {
+    /// Bytes that were sent to both neighbours, with headers and signs of life.
+    pub sent_bytes: u64,
+    /// Bytes that were received from both.
+    pub received_bytes: u64,
+    /// Bytes of packed values among those that were sent.
+    pub sent_value_bytes: u64,
+    /// Bytes of packed values among those that were received.
+    pub received_value_bytes: u64,
+}
+
+/// The sum of all members, some 5.4 bytes per value.
+#[derive(Clone, Debug)]
+pub struct Reduced {
+    layout: Layout,
+    members: u16,
+    /// Packed values of the frames of each chunk.
+    chunks: Vec<Vec<Box<[u8]>>>,
+    traffic: RingTraffic,
+}
+
+impl Reduced {
+    pub(crate) fn new(layout: Layout, members: u16, chunks: Vec<Vec<Box<[u8]>>>, traffic: RingTraffic) -> Self {
+        Self { layout, members, chunks, traffic }
+    }
+
+    /// Number of values.
+    pub fn values(&self) -> u32 {
+        self.layout.values() as u32
+    }
+
+    /// Bytes that the member moved for it.
+    pub fn traffic(&self) -> RingTraffic {
+        self.traffic
+    }
+
+    /// Bytes of the packed values, which is about what the sum takes in memory.
+    pub fn packed_bytes(&self) -> usize {
+        self.chunks.iter().flatten().map(|frame| frame.len()).sum()
+    }
+
+    /// Gives the sink all values, in order.
+    pub fn integers(&self, sink: &mut (impl IntegerSink + ?Sized)) {
+        for (chunk, frames) in (0..self.members).zip(&self.chunks) {
+            self.chunk_integers(chunk, frames, sink);
+        }
+    }
+
+    /// The body `tributary-sum-1` with this [`tag`](tributary_protocol::sum::tag()) and this weight and number of
+    /// updates. It has the same bytes for all members, and those of a direct sum.
+    pub fn body(&self, tag: [u8; 8], contribution: Contribution) -> Vec<u8> {
+        let mut body = Body(SumWriter::new(tag, contribution, self.values()));
+        self.integers(&mut body);
+        body.0.finish().expect("a sum has all of its values")
+    }
+
+    /// The same body in pieces, chunk by chunk. What was returned is no longer held.
+    pub fn into_body(mut self, tag: [u8; 8], contribution: Contribution) -> impl Iterator<Item = Vec<u8>> {
+        let chunks = (0..self.members).zip(std::mem::take(&mut self.chunks));
+        let mut body = Body(SumWriter::new(tag, contribution, self.values()));
+        let mut pieces = chunks.map(Some).chain([None]);
+        std::iter::from_fn(move || match pieces.next()? {
+            Some((chunk, frames)) => {
+                self.chunk_integers(chunk, &frames, &mut body);
+                Some(body.0.take())
+            }
+            None => {
+                let writer = std::mem::replace(&mut body.0, SumWriter::new(tag, contribution, 0));
+                Some(writer.finish().expect("a sum has all of its values"))
+            }
+        })
+    }
+
+    fn chunk_integers(&self, chunk: u16, frames: &[Box<[u8]>], sink: &mut (impl IntegerSink + ?Sized)) {
+        let mut block = [0; BLOCK_VALUES];
+        for (frame, packed) in (0..).zip(frames) {
+            // The values were checked when they came.
+            let mut blocks = PackedReader::new(self.layout.places(chunk, frame), u64::MAX);
+            let mut bytes = &packed[..];
+            while !blocks.is_whole() {
+                let (first, values, rest) = blocks.next(bytes, &mut block).expect("what was kept was checked");
+                sink.integers(first, values);
+                bytes = rest;
+            }
+        }
+    }
+}
+
+/// Values that come in order become a body.
+struct Body(SumWriter);
+
+impl IntegerSink for Body {
+    fn integers(&mut self, _first: usize, values: &[i64]) {
+        self.0.push(values);
+    }
+}

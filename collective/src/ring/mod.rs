@@ -1,0 +1,131 @@
+//! Ring all-reduce of one member. Its steps are those of [`schedule`](tributary_protocol::group::schedule).
+//!
+//! | file | content |
+//! |---|---|
+//! | [`ends`] | the two directions of each link |
+//! | [`pump`] | between them: adds, keeps, sends on |
+//! | [`shared`] | what those tell each other |
+//! | [`farewell`] | the end of a member that failed: its neighbours are told |
+
+mod ends;
+mod farewell;
+mod pump;
+mod shared;
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tributary_protocol::group::{Abort, AbortReason, FRAMES_QUEUED_MAX};
+
+use crate::addend::Addend;
+use crate::error::RingError;
+use crate::layout::Layout;
+use crate::link::{FrameReader, FrameWriter};
+use crate::place::{RingPlace, STALL_WAITS};
+use crate::reduced::{Reduced, RingTraffic};
+use crate::timer::Timer;
+use ends::Ends;
+use farewell::{Link, farewell};
+use pump::Pump;
+use shared::{Failure, Shared, Side};
+
+/// Adds up the integers of all members of a ring, whose other members do the same at the same time.
+///
+/// `left` is the link to the neighbour that sends to this member, and `right` the one to the neighbour that it sends
+/// to. In a ring of two both lead to the same member, and are still two links.
+///
+/// In memory are the packed sum, and of each neighbour at most five frames.
+///
+/// # Errors
+/// [`RingError`]. Every wait has an end: the neighbours of a dead member notice it within `frame_ms`, and all others
+/// know of it right after. A member that has the sum and has sent all that others need does not fail any more.
+pub async fn all_reduce<L, R>(
+    place: &RingPlace,
+    own: &impl Addend,
+    left: L,
+    right: R,
+    timer: &impl Timer,
+) -> Result<Reduced, RingError>
+where
+    L: AsyncRead + AsyncWrite + Send,
+    R: AsyncRead + AsyncWrite + Send,
+{
+    place.check()?;
+    let (from_left, to_left) = tokio::io::split(left);
+    let (from_right, to_right) = tokio::io::split(right);
+    let (mut from_left, mut to_left) = (FrameReader::new(from_left, place, place.left()), FrameWriter::new(to_left));
+    let (mut from_right, mut to_right) =
+        (FrameReader::new(from_right, place, place.right()), FrameWriter::new(to_right));
+
+    let layout = Layout::new(place, own.values());
+    let shared = Shared::default();
+    let (queue, mut queued) = mpsc::channel(FRAMES_QUEUED_MAX as usize);
+    let (heard, mut came) = mpsc::channel(FRAMES_QUEUED_MAX as usize);
+    let mut pump = Pump::new(place, &layout, &shared, own, &queue);
+    let ends = Ends { place, shared: &shared, timer };
+    let ended = tokio::select! {
+        biased;
+        ended = async {
+            tokio::try_join!(
+                biased;
+                ends.hear_left(&mut from_left, &heard, layout.frames_received()),
+                pump.run(&mut came),
+                ends.hear_right(&mut from_right),
+                ends.send_right(&mut to_right, &mut queued, layout.frames_sent()),
+                ends.send_left(&mut to_left),
+            )
+        } => ended,
+        () = shared.stalls(STALL_WAITS, place.frame_ms, timer) => Err(Failure::Stalled),
+    };
+    match ended {
+        Err(failure) if !shared.is_complete() => {
+            let abort = abort(place, &shared, &failure);
+            let left = Link { from: &mut from_left, to: &mut to_left };
+            let right = Link { from: &mut from_right, to: &mut to_right };
+            farewell(place, timer, &failure, abort, (left, right)).await;
+            Err(error(place, &shared, failure))
+        }
+        _ => {
+            let traffic = RingTraffic {
+                sent_bytes: to_left.sent + to_right.sent,
+                received_bytes: from_left.received + from_right.received,
+                sent_value_bytes: shared.sent_value_bytes.load(Relaxed),
+                received_value_bytes: pump.value_bytes,
+            };
+            let chunks = pump.chunks;
+            Ok(Reduced::new(layout, place.members, chunks, traffic))
+        }
+    }
+}
+
+/// What the neighbours are told.
+fn abort(place: &RingPlace, shared: &Shared, failure: &Failure) -> Abort {
+    let (step, _) = position(shared, failure);
+    match failure {
+        Failure::Neighbour(Side::Left, fault) => Abort { rank: place.left(), step, reason: fault.reason() },
+        Failure::Neighbour(Side::Right, fault) => Abort { rank: place.right(), step, reason: fault.reason() },
+        Failure::Aborted(_, abort) => *abort,
+        Failure::Own { .. } => Abort { rank: place.rank, step, reason: AbortReason::Wrong },
+        Failure::Stalled => Abort { rank: place.rank, step, reason: AbortReason::Stalled },
+    }
+}
+
+/// What the caller is told.
+fn error(place: &RingPlace, shared: &Shared, failure: Failure) -> RingError {
+    let (step, frame) = position(shared, &failure);
+    match failure {
+        Failure::Neighbour(side, what) => {
+            let rank = if side == Side::Left { place.left() } else { place.right() };
+            RingError::Neighbour { rank, what, step, frame }
+        }
+        Failure::Aborted(_, Abort { rank, step, reason }) => RingError::Aborted { rank, step, reason },
+        Failure::Own { place: at, got } => RingError::Own { place: at, got, magnitude_max: place.magnitude_max },
+        Failure::Stalled => RingError::Stalled { step, frame },
+    }
+}
+
+/// Step and frame of a failure: what is sent to the right neighbour, or what is owed by the left one.
+fn position(shared: &Shared, failure: &Failure) -> (u32, u32) {
+    if let Failure::Neighbour(Side::Right, _) = failure { shared.sending.get() } else { shared.awaited.get() }
+}
