@@ -30,7 +30,7 @@ use farewell::{Link, farewell};
 use pump::Pump;
 use shared::{Failure, Shared, Side};
 
-/// Adds up the integers of all members of a ring, whose other members do the same at the same time.
+/// Adds up the integers of all members of a ring. The others begin within `frame_ms` of each other.
 ///
 /// `left` is the link to the neighbour that sends to this member, and `right` the one to the neighbour that it sends
 /// to. In a ring of two both lead to the same member, and are still two links.

@@ -69,8 +69,8 @@ enum Fate {
     Stops,
 }
 
-/// Runs a ring in which each frame of values of the `culprit` is shown to `act` before it goes to the right. Returns how
-/// the members ended, and when all of them had.
+/// Runs a ring in which each frame of values of the `culprit` is shown to `act` before it goes to the right. Returns
+/// how the members ended, and when all of them had.
 pub(super) fn tampered(
     addends: &[Vec<i64>],
     culprit: u16,
