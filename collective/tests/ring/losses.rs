@@ -1,5 +1,6 @@
 //! Members that die, stop or lie.
 
+use proptest::prelude::*;
 use tributary_collective::{Fault, Mistake, RingError};
 use tributary_protocol::group::{AbortReason, FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use tributary_protocol::sum::{SumError, pack_run};
@@ -81,6 +82,36 @@ fn a_member_that_stops_at_any_step_is_silent_to_its_neighbours_and_to_nobody_els
                 assert_blamed(&ended, culprit, step, &Fault::Silent, AbortReason::Silent, &sum);
                 assert!((FRAME_MS..=2 * FRAME_MS).contains(&ms), "{ms} ms");
             }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn no_order_and_no_size_of_buffers_makes_anybody_blame_a_member_that_does_its_part(
+        seed: u64, culprit in 0..MEMBERS, step in 0..STEPS, frame in 0u32..4, values in 0usize..20_000,
+        buffer in 1usize..20_000, stops: bool,
+    ) {
+        let addends = addends(values);
+        let mut is_gone = false;
+        let (ended, ms) = tampered(&addends, culprit, (buffer, seed), |header, _| {
+            let is_there = header.step == step && header.part >= frame;
+            is_gone |= is_there;
+            match (is_there, stops) {
+                (false, _) => Act::Pass,
+                (true, false) => Act::Die,
+                (true, true) => Act::Stop,
+            }
+        });
+        if is_gone {
+            let (fault, reason) =
+                if stops { (Fault::Silent, AbortReason::Silent) } else { (Fault::Closed, AbortReason::Closed) };
+            assert_blamed(&ended, culprit, step, &fault, reason, &direct_sum(&addends));
+            prop_assert!(ms <= 2 * FRAME_MS);
+        } else {
+            prop_assert!(ended.iter().all(Result::is_ok) && ms == 0);
         }
     }
 }
