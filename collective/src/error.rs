@@ -43,8 +43,8 @@ pub enum RingError {
         /// Why.
         reason: AbortReason,
     },
-    /// Both neighbours live, and no frame has moved for [`STALL_WAITS`](crate::place::STALL_WAITS) times the time of a
-    /// frame. Nobody is blamed, because the cause may lie anywhere in the ring.
+    /// Both neighbours live, and no frame was taken for six times the time of a frame. Nobody is blamed, because the
+    /// cause may lie anywhere in the ring.
     #[error("nothing moved in step {step}, frame {frame}, although both neighbours live")]
     Stalled {
         /// Step of the frame that this member waits for.
@@ -93,6 +93,9 @@ pub enum Mistake {
         /// Its number in the chunk.
         part: u32,
     },
+    /// There are more frames than the link may have, or fewer were taken than before, or more than were sent.
+    #[error("frames that were not granted, or taken before they were sent")]
+    Window,
     /// The blocks are not those of the frame's values, or have values that cannot be.
     #[error(transparent)]
     Blocks(#[from] SumError),

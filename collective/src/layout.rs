@@ -53,6 +53,11 @@ impl Layout {
         self.hops.iter().map(|hop| u64::from(self.frames(hop.send))).sum()
     }
 
+    /// Frames that the member receives in all steps.
+    pub(crate) fn frames_received(&self) -> u64 {
+        self.hops.iter().map(|hop| u64::from(self.frames(hop.receive))).sum()
+    }
+
     fn range(&self, chunk: u16) -> Range<usize> {
         chunk_range(self.values, self.members, chunk)
     }

@@ -10,8 +10,8 @@ use crate::timer::Timer;
 /// What a neighbour sent.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// It lives. Its own right neighbour may take nothing.
-    Alive { held: bool },
+    /// It lives, and has taken so many frames of values.
+    Alive { taken: u32 },
     /// Packed blocks: a whole frame with its header.
     Sum(FrameHeader, Vec<u8>),
     /// The attempt has failed.
@@ -84,7 +84,7 @@ impl<'a, R: AsyncRead + Unpin> FrameReader<'a, R> {
         }
         match header.kind {
             FrameKind::Hello => Err(Mistake::Kind),
-            FrameKind::Alive => Ok(Received::Alive { held: header.flags != 0 }),
+            FrameKind::Alive => Ok(Received::Alive { taken: header.part }),
             FrameKind::Sum => Ok(Received::Sum(header, frame)),
             FrameKind::Abort => {
                 let body = frame.last_chunk().expect("an abort has a body of fixed length");

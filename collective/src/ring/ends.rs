@@ -1,10 +1,10 @@
-//! The three other directions of a member: to the right, back from the right, and back to the left.
+//! The four directions of a member's links: from the left, to the right, and signs of life back from and to them.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
-use tributary_protocol::group::{FrameHeader, FrameKind, HELD};
+use tributary_protocol::group::{FrameHeader, FrameKind};
 
 use super::shared::{Failure, Shared, Side};
 use crate::error::{Fault, Mistake};
@@ -21,6 +21,31 @@ pub(super) struct Ends<'a, T> {
 }
 
 impl<T: Timer> Ends<'_, T> {
+    /// Receives the frames of values of the left neighbour, until all of them were taken.
+    ///
+    /// It always reads: a member whose right neighbour takes nothing still hears that the attempt has failed, and no
+    /// neighbour needs to tell one that is dead from one that is held up.
+    pub(super) async fn hear_left(
+        &self,
+        left: &mut FrameReader<'_, impl AsyncRead + Unpin>,
+        came: &mpsc::Sender<(FrameHeader, Vec<u8>)>,
+        frames: u64,
+    ) -> Result<(), Failure> {
+        let mut heard = 0;
+        while heard < frames {
+            match left.next(self.timer).await {
+                Ok(Received::Alive { .. }) => {}
+                Ok(Received::Abort(abort)) => return Err(Failure::Aborted(Side::Left, abort)),
+                Ok(Received::Sum(header, frame)) => {
+                    heard += 1;
+                    came.try_send((header, frame)).map_err(|_| Failure::wrong(Side::Left, Mistake::Window))?;
+                }
+                Err(fault) => return Err(Failure::Neighbour(Side::Left, fault)),
+            }
+        }
+        Ok(())
+    }
+
     /// Sends so many frames of the queue to the right neighbour, and signs of life while there is none. Then it ends
     /// this direction.
     pub(super) async fn send_right(
@@ -36,7 +61,7 @@ impl<T: Timer> Ends<'_, T> {
                     next = queue.recv() => break next.expect("the sender of the queue is not dropped before it"),
                     () = self.timer.sleep(self.place.alive_ms()) => {}
                 }
-                right.begin(self.alive(false));
+                right.begin(self.alive(0));
                 self.write(right, Side::Right, false).await?;
             };
             let header = next.first_chunk().expect("a frame has a header");
@@ -45,22 +70,24 @@ impl<T: Timer> Ends<'_, T> {
             self.shared.sent_value_bytes.fetch_add(header.length.into(), Relaxed);
             right.begin(next);
             self.write(right, Side::Right, sent == frames).await?;
-            self.shared.frame_moved();
         }
         self.end(right).await;
         Ok(())
     }
 
-    /// Sends the left neighbour signs of life until it has sent all frames. Then it ends this direction, which tells
-    /// the left neighbour that they came.
+    /// Tells the left neighbour which frames were taken, and that the member lives. After the last frame it ends this
+    /// direction.
     pub(super) async fn send_left(&self, left: &mut FrameWriter<impl AsyncWrite + Unpin>) -> Result<(), Failure> {
         loop {
             tokio::select! {
                 biased;
-                () = self.shared.received.notified() => break,
+                () = self.shared.took.notified() => {}
                 () = self.timer.sleep(self.place.alive_ms()) => {}
             }
-            left.begin(self.alive(Shared::is(&self.shared.is_held)));
+            if Shared::is(&self.shared.has_received) {
+                break;
+            }
+            left.begin(self.alive(self.shared.taken.load(Relaxed) as u32));
             self.write(left, Side::Left, false).await?;
         }
         self.end(left).await;
@@ -74,23 +101,37 @@ impl<T: Timer> Ends<'_, T> {
     pub(super) async fn hear_right(&self, right: &mut FrameReader<'_, impl AsyncRead + Unpin>) -> Result<(), Failure> {
         loop {
             let failure = match right.next(self.timer).await {
-                Ok(Received::Alive { held }) => {
-                    Shared::set(&self.shared.right_is_held, held);
-                    continue;
-                }
+                Ok(Received::Alive { taken }) if self.grant(taken) => continue,
+                Ok(Received::Alive { .. }) => Failure::wrong(Side::Right, Mistake::Window),
                 Ok(Received::Sum(..)) => Failure::wrong(Side::Right, Mistake::Kind),
                 Ok(Received::Abort(abort)) => Failure::Aborted(Side::Right, abort),
-                Err(Fault::Closed) if Shared::is(&self.shared.has_sent) && !self.is_broken() => return Ok(()),
+                Err(Fault::Closed) if Shared::is(&self.shared.has_sent) && !self.is_broken() => {
+                    // It has taken all frames, and does not say so of the last ones.
+                    self.shared.granted.store(self.shared.queued.load(Relaxed), Relaxed);
+                    self.shared.grants.notify_one();
+                    return Ok(());
+                }
                 Err(fault) => Failure::Neighbour(Side::Right, fault),
             };
             return if self.shared.is_complete() { Ok(()) } else { Err(failure) };
         }
     }
 
-    /// Writes the frame that was begun. A neighbour that has all frames that it needs may end the link meanwhile.
-    ///
-    /// A neighbour that takes nothing for the time of a frame is silent, unless it said that it is itself held by its
-    /// right neighbour: then somebody further on is to blame, and is blamed by whoever is next to it.
+    /// Notes how many frames the right neighbour has taken. Returns whether that can be.
+    fn grant(&self, taken: u32) -> bool {
+        let (granted, queued) = (self.shared.granted.load(Relaxed), self.shared.queued.load(Relaxed));
+        // The number has 32 bits, and few frames are under way.
+        let more = taken.wrapping_sub(granted as u32);
+        let is_possible = granted + u64::from(more) <= queued;
+        if is_possible {
+            self.shared.granted.store(granted + u64::from(more), Relaxed);
+            self.shared.grants.notify_one();
+        }
+        is_possible
+    }
+
+    /// Writes the frame that was begun. A neighbour that takes nothing for the time of a frame is silent. One that has
+    /// all frames that it needs may end the link meanwhile.
     async fn write(
         &self,
         link: &mut FrameWriter<impl AsyncWrite + Unpin>,
@@ -107,15 +148,15 @@ impl<T: Timer> Ends<'_, T> {
             if is_last && link.is_written() {
                 Shared::set(&self.shared.has_sent, true);
             }
-            let (needs_no_more, is_held) = match side {
-                Side::Left => (&self.shared.has_received, false),
-                Side::Right => (&self.shared.has_sent, Shared::is(&self.shared.right_is_held)),
+            let needs_no_more = match side {
+                Side::Left => &self.shared.has_received,
+                Side::Right => &self.shared.has_sent,
             };
             match advanced {
                 Some(Ok(())) => waits = 0,
                 Some(Err(_)) if Shared::is(needs_no_more) => return Ok(()),
                 Some(Err(_)) => return Err(self.broken(side).await),
-                None if waits + 1 < ALIVE_PER_FRAME || is_held => waits += 1,
+                None if waits + 1 < ALIVE_PER_FRAME => waits += 1,
                 None if Shared::is(needs_no_more) => return Ok(()),
                 None => return Err(Failure::Neighbour(side, Fault::Silent)),
             }
@@ -146,8 +187,7 @@ impl<T: Timer> Ends<'_, T> {
         }
     }
 
-    fn alive(&self, is_held: bool) -> Vec<u8> {
-        let flags = if is_held { HELD } else { 0 };
-        frame(&FrameHeader { flags, ..self.place.header(FrameKind::Alive) }, &[])
+    fn alive(&self, taken: u32) -> Vec<u8> {
+        frame(&FrameHeader { part: taken, ..self.place.header(FrameKind::Alive) }, &[])
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | [`pump`] | left neighbour to right neighbour: adds, keeps, sends on |
-//! | [`ends`] | the other directions: writing to the right, signs of life, listening to the right |
+//! | [`ends`] | the two directions of each link |
+//! | [`pump`] | between them: adds, keeps, sends on |
 //! | [`shared`] | what those tell each other |
 //! | [`farewell`] | the end of a member that failed: its neighbours are told |
 
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
-use tributary_protocol::group::{Abort, AbortReason};
+use tributary_protocol::group::{Abort, AbortReason, FRAMES_QUEUED_MAX};
 
 use crate::addend::Addend;
 use crate::error::RingError;
@@ -27,15 +27,15 @@ use crate::reduced::{Reduced, RingTraffic};
 use crate::timer::Timer;
 use ends::Ends;
 use farewell::{Link, farewell};
-use pump::{Pump, QUEUE_FRAMES};
+use pump::Pump;
 use shared::{Failure, Shared, Side};
 
-/// Adds up the integers of all members of a ring, whose other members do the same at the same time.
+/// Adds up the integers of all members of a ring. The others begin within `frame_ms` of each other.
 ///
 /// `left` is the link to the neighbour that sends to this member, and `right` the one to the neighbour that it sends
 /// to. In a ring of two both lead to the same member, and are still two links.
 ///
-/// In memory are the packed sum, at most four frames on the way to the right neighbour and one from each neighbour.
+/// In memory are the packed sum, and of each neighbour at most five frames.
 ///
 /// # Errors
 /// [`RingError`]. Every wait has an end: the neighbours of a dead member notice it within `frame_ms`, and all others
@@ -60,7 +60,8 @@ where
 
     let layout = Layout::new(place, own.values());
     let shared = Shared::default();
-    let (queue, mut queued) = mpsc::channel(QUEUE_FRAMES);
+    let (queue, mut queued) = mpsc::channel(FRAMES_QUEUED_MAX as usize);
+    let (heard, mut came) = mpsc::channel(FRAMES_QUEUED_MAX as usize);
     let mut pump = Pump::new(place, &layout, &shared, own, &queue);
     let ends = Ends { place, shared: &shared, timer };
     let ended = tokio::select! {
@@ -68,7 +69,8 @@ where
         ended = async {
             tokio::try_join!(
                 biased;
-                pump.run(&mut from_left, timer),
+                ends.hear_left(&mut from_left, &heard, layout.frames_received()),
+                pump.run(&mut came),
                 ends.hear_right(&mut from_right),
                 ends.send_right(&mut to_right, &mut queued, layout.frames_sent()),
                 ends.send_left(&mut to_left),

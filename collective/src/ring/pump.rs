@@ -1,11 +1,13 @@
 //! From the left neighbour to the right one: each frame is added to, or kept, and sent on at once.
 //!
-//! Frames of several steps are under way at once. A member begins its own frames only while two places of its queue are
-//! free, and sends on with one, so that the frames of all members can never fill all queues of the ring (bubble flow
-//! control: Carrion et al. 1997, HiPC, section 3). Otherwise every member would wait for the next one to take
-//! something.
+//! Frames of several steps are under way at once. A link has a few places for frames that its receiver has not taken.
+//! A member begins a frame of its own only while two places are free, and sends on with one, so that the frames of all
+//! members never fill all places of the ring (bubble flow control: Carrion et al. 1997, HiPC, section 3). Otherwise
+//! every member could wait for the next one to take something. Places are counted by what receivers say, because the
+//! bytes that a stream holds are no fixed number of frames.
 
-use tokio::io::AsyncRead;
+use std::sync::atomic::Ordering::Relaxed;
+
 use tokio::sync::mpsc;
 use tributary_protocol::group::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use tributary_protocol::sum::{BLOCK_VALUES, PackedReader, SumError, pack_run};
@@ -14,14 +16,10 @@ use super::shared::{Failure, Shared, Side};
 use crate::addend::Addend;
 use crate::error::Mistake;
 use crate::layout::Layout;
-use crate::link::{FrameReader, Received};
 use crate::place::RingPlace;
-use crate::timer::Timer;
 
-/// Frames that wait for the right neighbour, beside the one that is being written.
-pub(super) const QUEUE_FRAMES: usize = 3;
-/// Free places of the queue for which a member begins a frame of its own.
-const BUBBLE: usize = 2;
+/// Free places for which a member begins a frame of its own.
+const BUBBLE: u64 = 2;
 
 /// Takes frames, adds, keeps and sends on.
 pub(super) struct Pump<'a, A> {
@@ -54,11 +52,7 @@ impl<'a, A: Addend> Pump<'a, A> {
     }
 
     /// Runs until all frames came and all own ones were begun.
-    pub(super) async fn run(
-        &mut self,
-        left: &mut FrameReader<'_, impl AsyncRead + Unpin>,
-        timer: &impl Timer,
-    ) -> Result<(), Failure> {
+    pub(super) async fn run(&mut self, came: &mut mpsc::Receiver<(FrameHeader, Vec<u8>)>) -> Result<(), Failure> {
         loop {
             self.begin_own()?;
             let has_begun = self.begun == self.layout.frames(self.place.rank);
@@ -68,12 +62,11 @@ impl<'a, A: Addend> Pump<'a, A> {
             }
             tokio::select! {
                 biased;
-                received = left.next(timer), if is_due => {
-                    let received = received.map_err(|fault| Failure::Neighbour(Side::Left, fault))?;
-                    self.take(received).await?;
+                () = self.shared.grants.notified() => {}
+                frame = came.recv(), if is_due && self.shared.free() > 0 => {
+                    let (header, frame) = frame.expect("the sender of the queue is not dropped before it");
+                    self.take(&header, frame)?;
                 }
-                // Frees the places again; they are filled at the beginning of the loop.
-                _ = self.queue.reserve_many(BUBBLE), if !has_begun => {}
             }
         }
     }
@@ -81,7 +74,7 @@ impl<'a, A: Addend> Pump<'a, A> {
     /// Begins own frames as long as the queue has room for them.
     fn begin_own(&mut self) -> Result<(), Failure> {
         let chunk = self.place.rank;
-        while self.begun < self.layout.frames(chunk) && self.queue.capacity() >= BUBBLE {
+        while self.begun < self.layout.frames(chunk) && self.shared.free() >= BUBBLE {
             let places = self.layout.places(chunk, self.begun);
             let mut frame = vec![0; FRAME_HEADER_BYTES];
             let mut values = [0; BLOCK_VALUES];
@@ -90,8 +83,7 @@ impl<'a, A: Addend> Pump<'a, A> {
                 self.own_integers(first, values)?;
                 pack_run(values, &mut frame);
             }
-            let frame = self.address(frame, 0, chunk, self.begun);
-            self.queue.try_send(frame).expect("the queue has room, and its receiver is not dropped before it");
+            self.send(frame, 0, chunk, self.begun);
             self.begun += 1;
         }
         Ok(())
@@ -105,19 +97,15 @@ impl<'a, A: Addend> Pump<'a, A> {
             self.shared.awaited.set(hop.step, *came);
         } else {
             Shared::set(&self.shared.has_received, true);
-            self.shared.received.notify_one();
+            self.shared.took.notify_one();
         }
         due.is_some()
     }
 
-    async fn take(&mut self, received: Received) -> Result<(), Failure> {
-        let (header, frame) = match received {
-            Received::Alive { .. } => return Ok(()),
-            Received::Abort(abort) => return Err(Failure::Aborted(Side::Left, abort)),
-            Received::Sum(header, frame) => (header, frame),
-        };
+    /// Takes a frame: adds, keeps, sends on.
+    fn take(&mut self, header: &FrameHeader, frame: Vec<u8>) -> Result<(), Failure> {
         self.value_bytes += u64::from(header.length);
-        let FrameHeader { step, place, part, .. } = header;
+        let FrameHeader { step, place, part, .. } = *header;
         let wrong = || Failure::wrong(Side::Left, Mistake::Order { step, place, part });
         let hop = *self.layout.hops().get(step as usize).ok_or_else(wrong)?;
         let came = &mut self.came[step as usize];
@@ -125,19 +113,17 @@ impl<'a, A: Addend> Pump<'a, A> {
             return Err(wrong());
         }
         *came += 1;
-        self.shared.frame_moved();
         let chunk = hop.receive;
-        let frame = if hop.adds { self.added(&header, chunk, &frame)? } else { self.checked(&header, chunk, frame)? };
+        let frame = if hop.adds { self.added(header, chunk, &frame)? } else { self.checked(header, chunk, frame)? };
         // After the last addition, and from then on, the chunk is whole.
         if step + 2 >= self.place.members.into() {
             self.chunks[usize::from(chunk)].push(frame[FRAME_HEADER_BYTES..].into());
         }
         if (step as usize) + 1 < self.layout.hops().len() {
-            let frame = self.address(frame, step + 1, chunk, part);
-            Shared::set(&self.shared.is_held, self.queue.capacity() == 0);
-            self.queue.send(frame).await.expect("the receiver of the queue is not dropped before it");
-            Shared::set(&self.shared.is_held, false);
+            self.send(frame, step + 1, chunk, part);
         }
+        self.shared.taken.fetch_add(1, Relaxed);
+        self.shared.took.notify_one();
         Ok(())
     }
 
@@ -191,11 +177,12 @@ impl<'a, A: Addend> Pump<'a, A> {
         }
     }
 
-    /// Writes the header of a frame of values.
-    fn address(&self, mut frame: Vec<u8>, step: u32, chunk: u16, part: u32) -> Vec<u8> {
+    /// Writes the header of a frame of values, and queues it. There is a free place.
+    fn send(&self, mut frame: Vec<u8>, step: u32, chunk: u16, part: u32) {
         let length = (frame.len() - FRAME_HEADER_BYTES) as u32;
         let header = FrameHeader { step, place: chunk.into(), part, length, ..self.place.header(FrameKind::Sum) };
         frame[..FRAME_HEADER_BYTES].copy_from_slice(&header.encode());
-        frame
+        self.shared.queued.fetch_add(1, Relaxed);
+        self.queue.try_send(frame).expect("the queue has all places of the link, and its receiver lives");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use tokio::sync::Notify;
-use tributary_protocol::group::Abort;
+use tributary_protocol::group::{Abort, FRAMES_QUEUED_MAX};
 
 use crate::error::{Fault, Mistake};
 use crate::timer::Timer;
@@ -58,20 +58,22 @@ pub(super) struct Shared {
     pub(super) awaited: Position,
     /// The frame that is sent to the right neighbour.
     pub(super) sending: Position,
-    /// Frames of values that came and went, to see whether anything moves.
-    pub(super) moved: AtomicU64,
+    /// Frames of values that were taken from the left neighbour.
+    pub(super) taken: AtomicU64,
+    /// Wakes whoever tells it.
+    pub(super) took: Notify,
+    /// Frames of values for the right neighbour, on the link or in its queue.
+    pub(super) queued: AtomicU64,
+    /// Frames of values that the right neighbour has taken.
+    pub(super) granted: AtomicU64,
+    /// Wakes whoever waits for that.
+    pub(super) grants: Notify,
     /// Bytes of packed values that the right neighbour was sent.
     pub(super) sent_value_bytes: AtomicU64,
     /// All frames of the left neighbour came.
     pub(super) has_received: AtomicBool,
-    /// Wakes whoever waits for that.
-    pub(super) received: Notify,
     /// The stream to the right neighbour has all frames.
     pub(super) has_sent: AtomicBool,
-    /// The queue to the right neighbour is full, so nothing is taken from the left one.
-    pub(super) is_held: AtomicBool,
-    /// The right neighbour said that its own right neighbour takes nothing.
-    pub(super) right_is_held: AtomicBool,
     /// Writing to the right neighbour failed.
     pub(super) right_is_broken: AtomicBool,
 }
@@ -90,8 +92,9 @@ impl Shared {
         Self::is(&self.has_received) && Self::is(&self.has_sent)
     }
 
-    pub(super) fn frame_moved(&self) {
-        self.moved.fetch_add(1, Relaxed);
+    /// Frames that may still be queued for the right neighbour.
+    pub(super) fn free(&self) -> u64 {
+        u64::from(FRAMES_QUEUED_MAX) + self.granted.load(Relaxed) - self.queued.load(Relaxed)
     }
 
     /// Ends when no frame has moved for so many waits in a row.
@@ -99,7 +102,7 @@ impl Shared {
         let (mut before, mut still) = (0, 0);
         while still < waits {
             timer.sleep(wait_ms).await;
-            let moved = self.moved.load(Relaxed);
+            let moved = self.taken.load(Relaxed) + self.granted.load(Relaxed);
             still = if moved == before { still + 1 } else { 0 };
             before = moved;
         }

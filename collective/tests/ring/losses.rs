@@ -1,5 +1,6 @@
 //! Members that die, stop or lie.
 
+use proptest::prelude::*;
 use tributary_collective::{Fault, Mistake, RingError};
 use tributary_protocol::group::{AbortReason, FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use tributary_protocol::sum::{SumError, pack_run};
@@ -11,6 +12,14 @@ const STEPS: u32 = 6;
 
 fn addends(values: usize) -> Vec<Vec<i64>> {
     (0..MEMBERS).map(|member| addend(member, values)).collect()
+}
+
+/// The values of a sum.
+fn values(ended: Ended) -> Vec<i64> {
+    let reduced = ended.unwrap();
+    let mut values = vec![0; reduced.values() as usize];
+    reduced.integers(&mut values);
+    values
 }
 
 /// Whether a member lacks a frame, if the culprit is gone before step `step`. The right neighbour lacks that of the
@@ -34,11 +43,9 @@ fn assert_blamed(ended: &[Ended], culprit: u16, step: u32, fault: &Fault, reason
             Err(RingError::Aborted { rank: named, reason: told, .. }) => {
                 assert_eq!((*named, *told), (culprit, reason), "{rank} was told so");
             }
-            Ok(reduced) => {
+            Ok(_) => {
                 assert!(!lacks_a_frame(rank, culprit, step), "{rank} lacks a frame");
-                let mut values = vec![0; sum.len()];
-                reduced.integers(&mut values);
-                assert!(values == sum, "who has a sum has the right one");
+                assert!(values(ended[usize::from(rank)].clone()) == sum, "who has a sum has the right one");
             }
             other => panic!("{rank}: {other:?}"),
         }
@@ -75,6 +82,36 @@ fn a_member_that_stops_at_any_step_is_silent_to_its_neighbours_and_to_nobody_els
                 assert_blamed(&ended, culprit, step, &Fault::Silent, AbortReason::Silent, &sum);
                 assert!((FRAME_MS..=2 * FRAME_MS).contains(&ms), "{ms} ms");
             }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn no_order_and_no_size_of_buffers_makes_anybody_blame_a_member_that_does_its_part(
+        seed: u64, culprit in 0..MEMBERS, step in 0..STEPS, frame in 0u32..4, values in 0usize..20_000,
+        buffer in 1usize..20_000, stops: bool,
+    ) {
+        let addends = addends(values);
+        let mut is_gone = false;
+        let (ended, ms) = tampered(&addends, culprit, (buffer, seed), |header, _| {
+            let is_there = header.step == step && header.part >= frame;
+            is_gone |= is_there;
+            match (is_there, stops) {
+                (false, _) => Act::Pass,
+                (true, false) => Act::Die,
+                (true, true) => Act::Stop,
+            }
+        });
+        if is_gone {
+            let (fault, reason) =
+                if stops { (Fault::Silent, AbortReason::Silent) } else { (Fault::Closed, AbortReason::Closed) };
+            assert_blamed(&ended, culprit, step, &fault, reason, &direct_sum(&addends));
+            prop_assert!(ms <= 2 * FRAME_MS);
+        } else {
+            prop_assert!(ended.iter().all(Result::is_ok) && ms == 0);
         }
     }
 }
@@ -134,7 +171,7 @@ fn a_frame_that_is_not_due_is_wrong() {
 
 #[test]
 fn blocks_that_are_none_of_a_sum_are_wrong() {
-    let body = |change: fn(&mut Vec<u8>)| {
+    let body = |change: &dyn Fn(&mut Vec<u8>)| {
         let mistake = mistake(move |header, frame| {
             let mut body = frame[FRAME_HEADER_BYTES..].to_vec();
             change(&mut body);
@@ -144,19 +181,17 @@ fn blocks_that_are_none_of_a_sum_are_wrong() {
         let Mistake::Blocks(error) = mistake else { panic!("{mistake:?}") };
         error
     };
-    assert!(matches!(body(|body| body[0] = 65), SumError::Shape { block: 0, .. }));
-    assert!(matches!(body(|body| body.push(0)), SumError::TooLong));
-    assert!(matches!(body(|body| body.truncate(body.len() - 1)), SumError::Truncated(_)));
-    assert!(matches!(body(Vec::clear), SumError::Truncated(0)));
-    // Wider than its values need.
-    let wide = body(|body| {
-        body.clear();
-        pack_run(&[1 << 45; 256], body);
+    assert!(matches!(body(&|body| body[0] = 65), SumError::Shape { block: 0, .. }));
+    assert!(matches!(body(&|body| body.push(0)), SumError::TooLong));
+    assert!(matches!(body(&|body| body.truncate(body.len() - 1)), SumError::Truncated(_)));
+    assert!(matches!(body(&Vec::clear), SumError::Truncated(0)));
+    // Wider than its values need: 1 in three bits, and 2 without a shift.
+    let ones = |body: &mut Vec<u8>, eight: [u8; 3]| {
+        *body = [&[3, 0][..], &eight.repeat(32)].concat();
         pack_run(&[1; 256], body);
-        body[2..4].fill(0);
-        (body[0], body[1]) = (3, 0);
-    });
-    assert!(matches!(wide, SumError::Width { block: 0 } | SumError::Shift { block: 0 }), "{wide:?}");
+    };
+    assert_eq!(body(&move |body| ones(body, [0b0100_1001, 0b1001_0010, 0b0010_0100])), SumError::Width { block: 0 });
+    assert_eq!(body(&move |body| ones(body, [0b1001_0010, 0b0010_0100, 0b0100_1001])), SumError::Shift { block: 0 });
     // In step 1, two members have added.
     let large = |value| {
         move |header: &FrameHeader, _| {
@@ -176,13 +211,13 @@ fn blocks_that_are_none_of_a_sum_are_wrong() {
     assert_eq!((got, magnitude_max), ((2 << 40) + 1, 2 << 40));
 }
 
-/// What a member adds is its own business up to the cap: the others end with sums, and the sums differ.
+/// A member may send what it likes within the limits: all end with a sum. Callers compare the hashes of their bodies.
 #[test]
 fn members_of_a_ring_with_a_liar_have_different_sums() {
     let addends = addends(5000);
     let mut lies = 1;
     let (ended, _) = tampered(&addends, 1, (2000, 4), |header, frame| {
-        // A whole chunk on its last way round: the next members get another one than those before.
+        // A whole chunk on its way round: members after the liar get another one than those before it.
         if header.step != 4 || std::mem::take(&mut lies) == 0 {
             return Act::Pass;
         }
@@ -192,13 +227,6 @@ fn members_of_a_ring_with_a_liar_have_different_sums() {
         assert!(frame.len() > body.len());
         Act::Replace([&header.encode()[..], &body].concat())
     });
-    let bodies: Vec<Vec<u8>> = ended
-        .into_iter()
-        .map(|ended| {
-            let mut values = vec![0; 5000];
-            ended.unwrap().integers(&mut values);
-            values.into_iter().flat_map(i64::to_le_bytes).collect()
-        })
-        .collect();
-    assert!(bodies[0] == bodies[1] && bodies[2] == bodies[3] || bodies.iter().any(|body| *body != bodies[0]));
+    let sums: Vec<Vec<i64>> = ended.into_iter().map(values).collect();
+    assert!(sums.iter().any(|sum| *sum != sums[0]));
 }

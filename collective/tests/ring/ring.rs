@@ -46,7 +46,9 @@ pub(super) fn honest(places: &[RingPlace], addends: &[Vec<i64>], buffer: usize, 
     let tasks = members.map(|((place, own), (left, right))| -> Task<'_, Ended> {
         Box::pin(all_reduce(place, own, left, right, &clock))
     });
-    run(&clock, seed, tasks.collect(), places.len())
+    let ended = run(&clock, seed, tasks.collect(), places.len());
+    assert_eq!(clock.now_ms(), 0, "nobody waits for a time that passes");
+    ended
 }
 
 /// What a tampering link does with a frame.
@@ -67,8 +69,8 @@ enum Fate {
     Stops,
 }
 
-/// Runs a ring in which each frame of values of the `culprit` is shown to `act` before it goes to the right. Returns how
-/// the members ended, and when all of them had.
+/// Runs a ring in which each frame of values of the `culprit` is shown to `act` before it goes to the right. Returns
+/// how the members ended, and when all of them had.
 pub(super) fn tampered(
     addends: &[Vec<i64>],
     culprit: u16,

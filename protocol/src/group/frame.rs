@@ -3,16 +3,19 @@
 //! | bytes | field |
 //! |---|---|
 //! | 1 | kind: 1 hello, 2 sum, 6 abort, 7 alive. Other kinds are refused |
-//! | 1 | flags: of alive, 1 for [`HELD`]; all others are refused |
+//! | 1 | flags: none yet, so 0; others are refused |
 //! | 2 | rank of the sender |
 //! | 4 | attempt |
 //! | 4 | step |
 //! | 4 | place: of sum, the chunk |
-//! | 4 | part: of sum, the number of the frame in its chunk |
+//! | 4 | part: of sum, the number of the frame in its chunk; of alive, the frames of sum that the sender has taken |
 //! | 4 | bytes of the body, at most those that the group agreed on |
 //!
 //! The body of hello has 18 bytes (group 16, rank of the receiver 2), that of abort 7 (rank 2, step 4, reason 1), that
 //! of alive none. The body of sum is a run of packed blocks ([`sum`](crate::sum)).
+//!
+//! A sender has at most [`FRAMES_QUEUED_MAX`] frames of sum on a link that the receiver has not taken. The receiver
+//! sends alive for each one that it takes, with their number since the link began.
 
 /// Bytes of a frame before its body.
 pub const FRAME_HEADER_BYTES: usize = 24;
@@ -24,8 +27,9 @@ pub const FRAME_BYTES: u32 = 256 << 10;
 pub const HELLO_BYTES: usize = 18;
 /// Bytes of the body of abort.
 pub const ABORT_BYTES: usize = 7;
-/// The flag of alive from a member that cannot take more, because its own right neighbour takes nothing.
-pub const HELD: u8 = 1;
+/// Most frames of sum on a link that the receiver has not taken: queued by the sender, on their way, or queued by the
+/// receiver.
+pub const FRAMES_QUEUED_MAX: u32 = 4;
 
 /// What a frame is for. Kinds 3 (values), 4 (maxima), 5 (hash) and 8 (probe) are reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +41,7 @@ pub enum FrameKind {
     Sum = 2,
     /// The attempt has failed.
     Abort = 6,
-    /// The sender lives and has nothing to send yet.
+    /// The sender lives, and has taken so many frames of sum.
     Alive = 7,
 }
 
@@ -47,14 +51,9 @@ pub enum FrameError {
     /// No such kind.
     #[error("there is no kind {0} of frames")]
     Kind(u8),
-    /// A flag that the kind does not have.
-    #[error("a frame of kind {} does not have the flags {flags:#04x}", *kind as u8)]
-    Flags {
-        /// Kind of the frame.
-        kind: FrameKind,
-        /// All of its flags.
-        flags: u8,
-    },
+    /// Flags, of which there are none yet.
+    #[error("no frame has the flags {0:#04x}")]
+    Flags(u8),
     /// The body is longer than the kind or the group allows, or than a kind of fixed length has it.
     #[error("a frame of kind {} has a body of {got} bytes; {expected} were expected at most", *kind as u8)]
     Length {
@@ -76,11 +75,6 @@ impl FrameKind {
         kinds.into_iter().find(|kind| *kind as u8 == byte).ok_or(FrameError::Kind(byte))
     }
 
-    /// Flags that a frame of this kind may have.
-    fn flags(self) -> u8 {
-        if self == Self::Alive { HELD } else { 0 }
-    }
-
     /// Bytes of the body, where the kind fixes them.
     fn length(self) -> Option<u32> {
         match self {
@@ -97,8 +91,6 @@ impl FrameKind {
 pub struct FrameHeader {
     /// What the frame is for.
     pub kind: FrameKind,
-    /// Flags of the kind.
-    pub flags: u8,
     /// Rank of the sender.
     pub from: u16,
     /// Attempt of the group.
@@ -107,7 +99,7 @@ pub struct FrameHeader {
     pub step: u32,
     /// Chunk of a sum.
     pub place: u32,
-    /// Number of the frame in its chunk.
+    /// Number of the frame in its chunk; of alive, the frames of sum that the sender has taken.
     pub part: u32,
     /// Bytes of the body.
     pub length: u32,
@@ -116,13 +108,14 @@ pub struct FrameHeader {
 impl FrameHeader {
     /// A frame of this kind without a step or a chunk. The length is that of the kind.
     pub fn of(kind: FrameKind, from: u16, attempt: u32) -> Self {
-        Self { kind, flags: 0, from, attempt, step: 0, place: 0, part: 0, length: kind.length().unwrap_or(0) }
+        Self { kind, from, attempt, step: 0, place: 0, part: 0, length: kind.length().unwrap_or(0) }
     }
 
     /// The bytes of the header.
     pub fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
         let mut bytes = [0; FRAME_HEADER_BYTES];
-        bytes[..4].copy_from_slice(&[&[self.kind as u8, self.flags][..], &self.from.to_le_bytes()].concat());
+        bytes[0] = self.kind as u8;
+        bytes[2..4].copy_from_slice(&self.from.to_le_bytes());
         let words = [self.attempt, self.step, self.place, self.part, self.length];
         bytes[4..].as_chunks_mut().0.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
         bytes
@@ -131,21 +124,21 @@ impl FrameHeader {
     /// Reads a header of a group whose frames have bodies of at most `frame_bytes`.
     ///
     /// # Errors
-    /// [`FrameError`] if the kind is unknown, or has not these flags or this length.
+    /// [`FrameError`] if the kind is unknown or has not this length, or if there are flags.
     pub fn decode(bytes: &[u8; FRAME_HEADER_BYTES], frame_bytes: u32) -> Result<Self, FrameError> {
         let ([first, words @ ..], []) = bytes.as_chunks::<4>() else { unreachable!("24 bytes are six times four") };
         let [kind, flags, from @ ..] = *first;
         let kind = FrameKind::of(kind)?;
         let word = |at: usize| u32::from_le_bytes(words[at]);
         let [attempt, step, place, part, length] = [0, 1, 2, 3, 4].map(word);
-        if flags & !kind.flags() != 0 {
-            return Err(FrameError::Flags { kind, flags });
+        if flags != 0 {
+            return Err(FrameError::Flags(flags));
         }
         let expected = kind.length().unwrap_or(frame_bytes.min(FRAME_BYTES_MAX));
         if length > expected || kind.length().is_some_and(|fixed| length < fixed) {
             return Err(FrameError::Length { kind, got: length, expected });
         }
-        Ok(Self { kind, flags, from: u16::from_le_bytes(from), attempt, step, place, part, length })
+        Ok(Self { kind, from: u16::from_le_bytes(from), attempt, step, place, part, length })
     }
 }
 
@@ -226,7 +219,6 @@ mod tests {
 
     const SUM: FrameHeader = FrameHeader {
         kind: FrameKind::Sum,
-        flags: 0,
         from: 0x0102,
         attempt: 0x0304_0506,
         step: 7,
@@ -240,9 +232,8 @@ mod tests {
         let bytes = [2, 0, 2, 1, 6, 5, 4, 3, 7, 0, 0, 0, 9, 8, 0, 0, 10, 0, 0, 0, 1, 0, 2, 0];
         assert_eq!(SUM.encode(), bytes);
         assert_eq!(FrameHeader::decode(&bytes, FRAME_BYTES), Ok(SUM));
-        let alive = FrameHeader { flags: HELD, ..FrameHeader::of(FrameKind::Alive, 3, 1) };
-        assert_eq!(alive.encode()[..8], [7, 1, 3, 0, 1, 0, 0, 0]);
-        assert_eq!(alive.encode()[8..], [0; 16]);
+        let alive = FrameHeader { part: 9, ..FrameHeader::of(FrameKind::Alive, 3, 1) };
+        assert_eq!(alive.encode(), [7, 0, 3, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
 
         let hello = Hello { group: *b"group of sixteen", receiver: 258 };
         assert_eq!(hello.encode(), *b"group of sixteen\x02\x01");
@@ -269,10 +260,8 @@ mod tests {
         ] {
             assert_eq!(refused(change, SUM), FrameError::Kind(kind));
         }
-        let sum = |flags| FrameError::Flags { kind: FrameKind::Sum, flags };
-        assert_eq!(refused(|bytes| bytes[1] = 1, SUM), sum(1));
+        assert_eq!(refused(|bytes| bytes[1] = 1, SUM), FrameError::Flags(1));
         let alive = FrameHeader::of(FrameKind::Alive, 0, 0);
-        assert_eq!(refused(|bytes| bytes[1] = 3, alive), FrameError::Flags { kind: FrameKind::Alive, flags: 3 });
         let length = |kind, got, expected| FrameError::Length { kind, got, expected };
         assert_eq!(refused(|bytes| bytes[20] = 1, alive), length(FrameKind::Alive, 1, 0));
         for kind in [FrameKind::Hello, FrameKind::Abort] {
@@ -296,7 +285,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_header_that_is_read_is_the_one_that_would_be_written(
-            kind in 0u8..10, flags in 0u8..4, rest in any::<[u8; 18]>(), length in any::<u16>(), small in 0u16..30,
+            kind in 0u8..10, flags in 0u8..3, rest in any::<[u8; 18]>(), length in any::<u16>(), small in 0u16..30,
         ) {
             for length in [length, small] {
                 let bytes = [&[kind, flags][..], &rest, &length.to_le_bytes(), &[0, 0]].concat();

@@ -13,7 +13,7 @@ pub mod messages;
 mod ring;
 
 pub use frame::{
-    ABORT_BYTES, Abort, AbortReason, FRAME_BYTES, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameError, FrameHeader,
-    FrameKind, HELD, HELLO_BYTES, Hello,
+    ABORT_BYTES, Abort, AbortReason, FRAME_BYTES, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FRAMES_QUEUED_MAX, FrameError,
+    FrameHeader, FrameKind, HELLO_BYTES, Hello,
 };
 pub use ring::{Hop, chunk_range, schedule};

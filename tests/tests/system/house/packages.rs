@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::sources::Sources;
 
 /// Packages by folder, each with those of the workspace that it may depend on. Everything speaks the protocol.
-pub(super) const PACKAGES: [(&str, &[&str]); 12] = [
+pub(super) const PACKAGES: [(&str, &[&str]); 13] = [
     ("protocol", &[]),
+    ("collective", &["tributary-protocol"]),
     ("tls", &[]),
     ("dashboard", &[]),
     ("engine", &["tributary-protocol"]),
