@@ -10,6 +10,7 @@
 //! | [`RingPlace`] | the place of a member in its ring, and what all members agreed on |
 //! | [`Addend`] | the member's own integers |
 //! | [`all_reduce`], [`RingError`] | the ring, and why it ends without a sum |
+//! | [`give_up`] | the end of a link when the other one did not come about |
 //! | [`Reduced`] | the sum, in packed form |
 //!
 //! A member that computes wrongly within the limits is not noticed here: members of one ring then have different sums.
@@ -30,5 +31,5 @@ pub use addend::Addend;
 pub use error::{Fault, Mistake, RingError};
 pub use place::{FRAME_MS_MAX, FRAME_MS_MIN, PlaceError, RingPlace};
 pub use reduced::{Reduced, RingTraffic};
-pub use ring::all_reduce;
+pub use ring::{all_reduce, give_up};
 pub use timer::Timer;

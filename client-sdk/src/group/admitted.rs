@@ -39,7 +39,7 @@ pub struct Admission {
 
 impl Admission {
     /// Waits until the member of this rank has connected. A later connection of that member replaces an earlier one
-    /// that nobody has taken. Abandoning the wait loses no link. There is no limit of time, and a rank that is not among
+    /// that nobody has taken. Abandoning the wait loses no link. There is no limit of time, and a rank not among
     /// the group's peers never connects.
     ///
     /// # Errors

@@ -8,10 +8,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::try_join;
-use http::Method;
+use futures_util::future::join;
 use serde::Serialize;
-use tributary_collective::{Addend, Fault, Reduced, RingError, RingPlace, Timer, all_reduce};
+use tributary_collective::{Addend, Fault, Reduced, RingError, RingPlace, Timer, all_reduce, give_up};
 use tributary_protocol::device::{ReportAccepted, UpdateQuery};
 use tributary_protocol::fixed::{Contribution, Weight, quantise};
 use tributary_protocol::group::FRAME_BYTES;
@@ -128,8 +127,7 @@ impl Ringing<'_> {
     async fn stalled(&self, stall: Option<RingStall>) -> Result<(), ClientError> {
         let Some(stall) = stall else { return Ok(()) };
         tracing::info!(?stall, "the group cannot go on");
-        let (path, body) = (self.path("ring/stall"), json(&stall));
-        self.context.coordinator.held((Method::PUT, self.secret, &path), &body).await.map(drop)
+        self.context.coordinator.held_json((self.secret, &self.path("ring/stall")), &stall).await.map(drop)
     }
 
     async fn upload(&self, body: Bytes, query: &SumQuery) -> Result<ReportAccepted, ClientError> {
@@ -165,7 +163,20 @@ impl Ringing<'_> {
         let unreachable = |rank| stalled(rank, StallKind::Unreachable, 0);
         let accepted = async { self.accepted(&admission, left, roster).await.map_err(|_| unreachable(left)) };
         let opened = async { self.opened(right, roster).await.map_err(|_| unreachable(right)) };
-        let (from, to) = try_join(accepted, opened).await?;
+        let timer = Waits(self.clock());
+        // Whoever has a link already is told why it ends, and blames the right one.
+        let (from, to) = match join(accepted, opened).await {
+            (Ok(from), Ok(to)) => (from, to),
+            (Err(stall), Ok(link)) => {
+                give_up(&place, left, link, &timer).await;
+                return Err(stall);
+            }
+            (Ok(link), Err(stall)) => {
+                give_up(&place, right, link, &timer).await;
+                return Err(stall);
+            }
+            (Err(stall), Err(_)) => return Err(stall),
+        };
         let own = Own {
             values: &self.values,
             factor: match roster.uniform {
@@ -174,7 +185,7 @@ impl Ringing<'_> {
             }
             .factor(roster.binary_point),
         };
-        let reduced = all_reduce(&place, &own, from, to, &Waits(self.context.clock.as_ref())).await;
+        let reduced = all_reduce(&place, &own, from, to, &timer).await;
         let reduced = reduced.map_err(|error| {
             tracing::debug!(%error, "no sum of a group");
             match error {
@@ -228,9 +239,9 @@ impl Ringing<'_> {
 
     /// Asks until there is an answer, or the host ends the session: a later one goes on.
     async fn held(&self, call: &str, request: &impl Serialize) -> Result<RingAnswer, ClientError> {
-        let (path, body) = (self.path(call), json(request));
+        let path = self.path(call);
         loop {
-            let asked = self.context.coordinator.held((Method::PUT, self.secret, &path), &body).await?;
+            let asked = self.context.coordinator.held_json((self.secret, &path), request).await?;
             if let Some(answer) = asked {
                 return serde_json::from_slice(&answer).map_err(|error| unusable(&error.to_string()));
             }
@@ -282,10 +293,6 @@ fn kind_of(fault: &Fault) -> StallKind {
         Fault::Closed => StallKind::Closed,
         Fault::Wrong(_) => StallKind::Wrong,
     }
-}
-
-fn json(value: &impl Serialize) -> Bytes {
-    serde_json::to_vec(value).expect("messages have no maps with keys that JSON lacks").into()
 }
 
 fn unusable(why: &str) -> ClientError {

@@ -235,7 +235,20 @@ impl Coordinator {
         (method, secret, path): (Method, &Secret, &str),
         body: &Bytes,
     ) -> Result<Option<Vec<u8>>, ClientError> {
-        let call = Request { body: body.clone(), ..self.request(method, secret, path) };
+        self.answered(Request { body: body.clone(), ..self.request(method, secret, path) }).await
+    }
+
+    /// The same for a message as JSON.
+    #[cfg(feature = "group")]
+    pub(crate) async fn held_json(
+        &self,
+        (secret, path): (&Secret, &str),
+        message: &impl Serialize,
+    ) -> Result<Option<Vec<u8>>, ClientError> {
+        self.answered(with_json(self.request(Method::PUT, secret, path), message)).await
+    }
+
+    async fn answered(&self, call: Request) -> Result<Option<Vec<u8>>, ClientError> {
         let answer = async || {
             let response = self.send(call.clone(), ANSWER_TIMEOUT + HELD_MAX).await?;
             match response.status {

@@ -1,7 +1,7 @@
 //! The end of a member that failed: it tells its neighbours.
 
-use tokio::io::{AsyncRead, AsyncWrite};
-use tributary_protocol::group::{Abort, FrameKind};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tributary_protocol::group::{Abort, AbortReason, FrameKind};
 
 use super::shared::{Failure, Side};
 use crate::link::{FrameReader, FrameWriter, frame};
@@ -22,6 +22,28 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Link<'_, '_, R, W> {
         if waits {
             self.from.drain().await;
         }
+    }
+}
+
+/// Ends a link before the ring began, because the member cannot reach its other neighbour, `blamed`: whoever is on this
+/// one learns that, and does not blame this member.
+pub async fn give_up<L>(place: &RingPlace, blamed: u16, link: L, timer: &impl Timer)
+where
+    L: AsyncRead + AsyncWrite + Send,
+{
+    let (mut from, mut to) = tokio::io::split(link);
+    let abort = Abort { rank: blamed, step: 0, reason: AbortReason::Silent };
+    let last = frame(&place.header(FrameKind::Abort), &abort.encode());
+    let told = async {
+        to.write_all(&last).await?;
+        to.shutdown().await?;
+        // It may still send, and its bytes unread would take the abort with them.
+        tokio::io::copy(&mut from, &mut tokio::io::sink()).await
+    };
+    tokio::select! {
+        biased;
+        _ = told => {}
+        () = timer.sleep(place.alive_ms()) => {}
     }
 }
 

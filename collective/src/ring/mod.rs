@@ -26,6 +26,7 @@ use crate::place::{RingPlace, STALL_WAITS};
 use crate::reduced::{Reduced, RingTraffic};
 use crate::timer::Timer;
 use ends::Ends;
+pub use farewell::give_up;
 use farewell::{Link, farewell};
 use pump::Pump;
 use shared::{Failure, Shared, Side};

@@ -22,8 +22,8 @@ pub struct Group {
     /// Share of `deadline_ms` after which a group forms with those that are ready, 0.1 to 0.9. Default: 0.6.
     #[serde(default = "form_by")]
     pub form_by: f64,
-    /// Share of `deadline_ms` after which members send their own updates to the coordinator, above `form_by` and at most
-    /// 0.95. Default: 0.8.
+    /// Share of `deadline_ms` after which members send their own updates to the coordinator, above `form_by` and at
+    /// most 0.95. Default: 0.8.
     #[serde(default = "star_from")]
     pub star_from: f64,
     /// Groups that a round may form before members send their own updates, 1 to 8. Default: 2.

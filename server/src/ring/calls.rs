@@ -105,6 +105,9 @@ pub(crate) async fn answer(
         let retry_after_ms = fleet.retry_of(services, client, RetryReason::Reported).await?;
         return Ok(Some(RingAnswer::Done { retry_after_ms }));
     }
+    if assignment.state == AssignmentState::Rejected {
+        return Err(Refusal::Rejected(assignment.reason.unwrap_or_default()));
+    }
     assignments::require_held(&assignment, &round)?;
     if tx.ring_star(round.key()).await?.is_some() {
         return Ok(Some(RingAnswer::Star));

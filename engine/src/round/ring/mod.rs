@@ -2,8 +2,8 @@
 //!
 //! A round makes attempts: a group forms of the members that are ready, its members report one sum, and one of them
 //! brings it. Whatever goes wrong leads to another attempt without those that were lost, and then to the **star**: each
-//! member sends its own update to the coordinator, as in a job without groups. An attempt is a state within the training
-//! of a round, and no phase of its own.
+//! member sends its own update to the coordinator, as in a job without groups. An attempt is a state within the
+//! training of a round, and no phase of its own.
 
 mod facts;
 mod order;

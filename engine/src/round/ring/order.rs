@@ -2,8 +2,8 @@
 
 use tributary_protocol::seed::Seed;
 
-/// Places members around the ring: the first attempt has them by enrolment number, each further one in another order, so
-/// that two whose link fails are rarely neighbours again.
+/// Places members around the ring: the first attempt has them by enrolment number, each further one in another order,
+/// so that two whose link fails are rarely neighbours again.
 pub fn around<T>(members: &mut [T], number: impl Fn(&T) -> u64, seed: Seed, attempt: u32) {
     members.sort_by_key(&number);
     if attempt > 1 {

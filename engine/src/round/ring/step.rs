@@ -6,8 +6,8 @@ use tributary_protocol::state::StarReason;
 use super::facts::{AttemptFacts, RingFacts};
 use super::policy::RingPolicy;
 
-/// What is done next. The coordinator stores a step where state and attempt are still those of the facts, so of two that
-/// decide on the same facts one acts.
+/// What is done next. The coordinator stores a step where state and attempt are still those of the facts, so of two
+/// that decide on the same facts one acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingStep {
     /// Nothing before this time, in milliseconds since 1970, unless something changes.

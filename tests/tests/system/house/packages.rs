@@ -15,7 +15,7 @@ pub(super) const PACKAGES: [(&str, &[&str]); 13] = [
     ("dashboard", &[]),
     ("engine", &["tributary-protocol"]),
     ("server", &["tributary-engine", "tributary-protocol", "tributary-tls", "tributary-dashboard"]),
-    ("client-sdk", &["tributary-protocol", "tributary-tls"]),
+    ("client-sdk", &["tributary-collective", "tributary-protocol", "tributary-tls"]),
     ("client-sdk/browser", &["tributary-client", "tributary-protocol"]),
     ("client-sdk/python", &["tributary-client", "tributary-protocol"]),
     ("client-sdk/ffi", &["tributary-client", "tributary-protocol"]),

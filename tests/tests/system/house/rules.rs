@@ -67,6 +67,7 @@ pub(super) const ROOMS: [(&str, &[Room]); 2] = [
             room(&["models/"], "a model is made from a closed round, whatever closed it"),
             room(&["releases/"], "a release is a file and whom it is for, whoever asks for it"),
             room(&["masking/"], "a group ends as an update of its round, whatever becomes of that"),
+            room(&["ring/"], "members add up among themselves, and bring what is received as any sum is"),
             room(&["relay/"], "a relay's rounds end at its parent, whatever made it look"),
             room(&["central/"], "an evaluation here needs a version and a test set, and no client"),
             room(&["scheduled/"], "retention and upkeep need neither driver nor API"),

@@ -1,20 +1,27 @@
 //! Groups that add up among themselves, with the real SDK over real links: their models have the bits of the star, and
 //! no round is lost that the star would have kept.
 
-use futures_util::future::join_all;
+use futures_util::StreamExt;
+use futures_util::future::{join, join_all};
+use futures_util::stream::FuturesUnordered;
+use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::{
     AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
+use tributary_protocol::device::{Assignment, CheckInResponse};
+use tributary_protocol::digest::repr_digest;
+use tributary_protocol::group::messages::StallKind;
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::JobId;
+use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::operator::{RoundDetail, RoundRing};
 use tributary_protocol::plan::Algorithm;
+use tributary_protocol::problem::ProblemType;
 use tributary_protocol::seed::Seed;
-use tributary_protocol::state::{JobState, Phase, RingState};
+use tributary_protocol::state::{JobState, Phase, RingState, StarReason};
 
-use crate::support::{World, http, within_reason};
+use crate::support::{Answer, Device, World, figures, http, within_reason};
 
 const MEMBERS: usize = 5;
 const ROUNDS: u32 = 3;
@@ -158,7 +165,7 @@ async fn a_ring_makes_the_model_of_the_star() {
 async fn a_ring_makes_the_model_of_rounded_updates() {
     ring_equals_star(json!({ "update": { "codec": "int8" }, "aggregation": { "combine": "uniform_mean" } })).await;
     ring_equals_star(json!({ "update": { "codec": "ternary" } })).await;
-    ring_equals_star(json!({ "update": { "codec": { "top_k": { "keep": 0.5 } } } })).await;
+    ring_equals_star(json!({ "update": { "codec": { "name": "top_k", "density": 0.5 } } })).await;
 }
 
 #[tokio::test]
@@ -168,4 +175,224 @@ async fn a_ring_adds_both_vectors_of_scaffold_and_feeds_every_optimiser() {
     ring_equals_star(json!({ "training": training, "aggregation": { "combine": "uniform_mean" } })).await;
     let adam = json!({ "kind": "adam", "learning_rate": 0.1 });
     ring_equals_star(json!({ "aggregation": { "optimizer": adam } })).await;
+}
+
+/// A job whose rounds wait no longer for lost members than a test may take.
+fn brisk(changes: &Value) -> Value {
+    let mut file = job(changes, true);
+    file["group"] = json!({ "topology": { "kind": "ring" }, "frame_ms": 300 });
+    file["round"] = json!({ "updates_goal": MEMBERS, "updates_min": 2, "deadline_ms": 600_000 });
+    file["stop"] = json!({ "rounds": 1 });
+    file
+}
+
+/// The work of a device, once there is some.
+async fn next_work(device: &Device) -> Assignment {
+    loop {
+        if let CheckInResponse::Assigned(assignment) = device.wait().await.unwrap() {
+            return *assignment;
+        }
+    }
+}
+
+/// A member that takes part by hand, and answers no other member.
+struct Ghost {
+    device: Device,
+    assignment: AssignmentId,
+    weight: u32,
+}
+
+impl Ghost {
+    /// Checks in, and waits for its work.
+    async fn drawn(device: Device) -> Self {
+        let assignment = within_reason(next_work(&device)).await;
+        Self { device, assignment: assignment.id, weight: 10 }
+    }
+
+    async fn put(&self, call: &str, body: &Value) -> Answer {
+        let path = format!("/assignments/{}/{call}", self.assignment);
+        Answer::to(self.device.request(Method::PUT, &path).json(body)).await
+    }
+
+    /// Says that it is ready, with a key and an address that nobody has.
+    async fn ready(&self, attempt: u32) -> Answer {
+        let report = json!({ "weight": self.weight, "loss": 0.5, "steps": 1, "train_ms": 7 });
+        let member = json!({ "key": Sha256Hash::of(b"ghost"), "addresses": ["127.0.0.1:9"] });
+        self.put("ring", &json!({ "attempt": attempt, "member": member, "report": report })).await
+    }
+}
+
+async fn ghost(world: &World) -> Device {
+    world.device().await.able(&["first", "feature:ring"])
+}
+
+/// Goal: a member that is lost after it was put into a group costs its update, and no round.
+#[tokio::test]
+async fn a_member_that_dies_before_it_connects_is_left_out_of_the_next_attempt() {
+    let world = World::start_driven().await;
+    let mut members = members(&world, MEMBERS - 1, true).await;
+    let device = ghost(&world).await;
+    let job = world.job(brisk(&json!({}))).await.head.id;
+    let lost = async {
+        let ghost = Ghost::drawn(device).await;
+        let formed = ghost.ready(0).await;
+        assert_eq!(formed.value()["answer"], "formed", "{formed:?}");
+    };
+    let played = join_all(members.iter_mut().map(|member| member.contribute(1)));
+    let (played, ()) = within_reason(join(played, lost)).await;
+    assert!(played.iter().all(Result::is_ok), "{played:?}");
+    within_reason(ended(&world, job)).await;
+    let round = world.round(job, 1).await;
+    assert_eq!((round.phase, round.reported), (Phase::Committed, 4), "{round:?}");
+    let RoundRing { attempts, star, .. } = ring(&world, job, 1).await;
+    let states: Vec<_> = attempts.iter().map(|attempt| (attempt.state, attempt.members.len())).collect();
+    assert_eq!((states, star), (vec![(RingState::Failed, 5), (RingState::Counted, 4)], None));
+    let blamed = attempts[0].members.iter().filter_map(|member| member.stall.map(|stall| stall.what));
+    assert!(blamed.clone().count() > 0 && blamed.clone().all(|what| what == StallKind::Unreachable), "{attempts:?}");
+    // The model is that of the star without it.
+    let star = World::start_driven().await;
+    let mut others = self::members(&star, MEMBERS - 1, false).await;
+    let goal =
+        json!({ "round": { "updates_goal": 4, "updates_min": 4, "deadline_ms": 600_000 }, "stop": { "rounds": 1 } });
+    let plain = star.job(self::job(&goal, false)).await.head.id;
+    within_reason(join_all(others.iter_mut().map(|member| member.contribute(1)))).await;
+    within_reason(ended(&star, plain)).await;
+    assert_eq!(world.model_file(job, 1).await, star.model_file(plain, 1).await);
+}
+
+/// A group of two that have each other, and one that nobody reaches: attempts are used up, and the star counts all who
+/// can send.
+#[tokio::test]
+async fn after_its_last_attempt_members_send_their_own_updates() {
+    let world = World::start_driven().await;
+    let mut members = members(&world, MEMBERS - 1, true).await;
+    let device = ghost(&world).await;
+    let mut file = brisk(&json!({}));
+    file["group"]["attempts"] = json!(1);
+    file["round"]["updates_goal"] = json!(MEMBERS);
+    file["round"]["updates_min"] = json!(4);
+    let job = world.job(file).await.head.id;
+    let lost = async {
+        let ghost = Ghost::drawn(device).await;
+        ghost.ready(0).await;
+        let answer = ghost.ready(1).await;
+        assert_eq!(answer.value()["answer"], "star", "{answer:?}");
+        ghost.device.fail(ghost.assignment, "interrupted").await.value();
+    };
+    let played = join_all(members.iter_mut().map(|member| member.contribute(1)));
+    let (played, ()) = within_reason(join(played, lost)).await;
+    assert!(played.iter().all(Result::is_ok), "{played:?}");
+    within_reason(ended(&world, job)).await;
+    let round = world.round(job, 1).await;
+    assert_eq!((round.phase, round.reported), (Phase::Committed, 4), "{round:?}");
+    let RoundRing { attempts, star, .. } = ring(&world, job, 1).await;
+    assert_eq!((attempts.len(), star), (1, Some(StarReason::Attempts)));
+}
+
+/// Members that are played by hand: what each says decides what becomes of the sum.
+async fn ghosts(world: &World, count: usize, changes: &Value) -> (JobId, Vec<Ghost>) {
+    let mut devices = Vec::new();
+    for _ in 0..count {
+        devices.push(ghost(world).await);
+    }
+    let mut file = brisk(changes);
+    file["round"]["updates_goal"] = json!(count);
+    let job = world.job(file).await.head.id;
+    let ghosts = join_all(devices.into_iter().map(Ghost::drawn)).await;
+    let formed = join_all(ghosts.iter().map(|ghost| ghost.ready(0))).await;
+    assert!(formed.iter().all(|answer| answer.value()["answer"] == "formed"), "{formed:?}");
+    (job, ghosts)
+}
+
+fn outcome(attempt: u32, sum: &[u8]) -> Value {
+    let sha256 = Sha256Hash::of(sum);
+    json!({ "attempt": attempt, "sha256": sha256, "bytes_sent": 1, "bytes_received": 1, "took_ms": 1 })
+}
+
+#[tokio::test]
+async fn a_member_whose_sum_differs_is_rejected_and_the_others_try_again() {
+    let world = World::start_driven().await;
+    let (job, ghosts) = ghosts(&world, 4, &json!({})).await;
+    let said = ghosts.iter().zip(["sum", "sum", "lie", "sum"]);
+    let answers = join_all(said.map(async |(ghost, sum)| ghost.put("ring/outcome", &outcome(1, sum.as_bytes())).await));
+    let answers = within_reason(answers).await;
+    for (place, answer) in answers.iter().enumerate() {
+        match place {
+            2 => drop(answer.refused(ProblemType::UpdateRejected)),
+            _ => assert_eq!(answer.value()["answer"], "over", "{answer:?}"),
+        }
+    }
+    let again = [0, 1, 3].map(|place| ghosts[place].ready(1));
+    let again = within_reason(join_all(again)).await;
+    for answer in &again {
+        let members = answer.value()["members"].as_array().unwrap().len();
+        assert_eq!((answer.value()["answer"].as_str(), members), (Some("formed"), 3), "{answer:?}");
+    }
+    let RoundRing { attempts, .. } = ring(&world, job, 1).await;
+    assert_eq!(attempts[0].state, RingState::Failed);
+}
+
+#[tokio::test]
+async fn without_a_majority_members_send_their_own_updates() {
+    let world = World::start_driven().await;
+    let (job, ghosts) = ghosts(&world, 3, &json!({})).await;
+    let said = ghosts.iter().zip(["one", "two", "three"]);
+    let answers = join_all(said.map(async |(ghost, sum)| ghost.put("ring/outcome", &outcome(1, sum.as_bytes())).await));
+    for answer in within_reason(answers).await {
+        assert_eq!(answer.value()["answer"], "star", "{answer:?}");
+    }
+    assert_eq!(ring(&world, job, 1).await.star, Some(StarReason::Disagreement));
+}
+
+/// What a member must not do: bring a sum that it was not asked for, or another one than was agreed on; send its own
+/// update while members add up; say two sums.
+#[tokio::test]
+async fn what_was_not_agreed_on_is_refused_and_changes_nothing() {
+    let world = World::start_driven().await;
+    let (job, ghosts) = ghosts(&world, 3, &json!({})).await;
+    let bring = async |ghost: &Ghost, body: &[u8]| {
+        let path = format!("/assignments/{}/sum?examples=30&steps=3&train_ms=21", ghost.assignment);
+        let digest = repr_digest(Sha256Hash::of(body));
+        let request = ghost.device.request(Method::PUT, &path).header("repr-digest", digest).body(body.to_vec());
+        Answer::to(request).await
+    };
+    bring(&ghosts[0], b"sum").await.refused(ProblemType::WrongState);
+    let own = ghosts[0].device.put_update(ghosts[0].assignment, &figures(10), vec![0; 64]).await;
+    own.refused(ProblemType::WrongState);
+    let said = ghosts.iter().map(async |ghost| ghost.put("ring/outcome", &outcome(1, b"sum")).await);
+    let (mut asked, mut waiting) = (None, 0);
+    let mut said: FuturesUnordered<_> = said.collect();
+    // One is asked for the sum; the others are held until it has come.
+    while asked.is_none() {
+        let answer = within_reason(said.next()).await.unwrap();
+        waiting += 1;
+        if answer.value()["answer"] == "upload" {
+            asked = Some(answer);
+        }
+    }
+    assert_eq!(waiting, 1, "{asked:?}");
+    assert_eq!(asked.unwrap().value()["examples"], 30);
+    bring(&ghosts[0], b"another sum").await.refused(ProblemType::WrongState);
+    let twice = ghosts[1].put("ring/outcome", &outcome(1, b"another sum")).await;
+    twice.refused(ProblemType::UpdateConflict);
+    let stranger = world.device().await;
+    let path = format!("/assignments/{}/ring/outcome", ghosts[1].assignment);
+    let stranger = Answer::to(stranger.request(Method::PUT, &path).json(&outcome(1, b"sum"))).await;
+    stranger.refused(ProblemType::Forbidden);
+    ghosts[1].put("ring", &json!({ "attempt": 0 })).await.refused(ProblemType::Malformed);
+    let round = world.round(job, 1).await;
+    assert_eq!((round.phase, round.reported), (Phase::Training, 0), "{round:?}");
+}
+
+/// A client that does not listen is not drawn, and the operator is told why.
+#[tokio::test]
+async fn a_client_that_does_not_listen_is_not_drawn() {
+    let world = World::start().await;
+    let mut file = job(&json!({}), true);
+    file["round"]["updates_goal"] = json!(2);
+    world.job(file).await;
+    let deaf: [Device; 3] = world.devices().await;
+    for answer in join_all(deaf.iter().map(|device| device.check_in(0))).await {
+        assert!(!matches!(answer, CheckInResponse::Assigned(_)), "{answer:?}");
+    }
 }
