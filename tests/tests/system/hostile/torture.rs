@@ -243,7 +243,7 @@ async fn who_told_no_example_at_the_draw_weighs_one() {
 #[tokio::test]
 async fn more_steps_than_the_plan_allows_are_refused_where_they_count() {
     let world = World::start().await;
-    let training = json!({ "algorithm": { "kind": "fed_nova" }, "epochs": 2 });
+    let training = json!({ "algorithm": { "kind": "fed_nova" }, "epochs": 2, "batch_size": 4 });
     let round = json!({ "updates_goal": 2, "updates_min": 1 });
     let job = world.job(json!({ "training": training, "round": round })).await;
     let [one, other] = [world.device().await.holding(10), world.device().await.holding(10)];
@@ -253,10 +253,10 @@ async fn more_steps_than_the_plan_allows_are_refused_where_they_count() {
         figures["steps"] = steps.into();
         figures
     };
-    let refused = one.put_update(first.id, &with(21), delta_file(&first, &STEP)).await;
+    let refused = one.put_update(first.id, &with(7), delta_file(&first, &STEP)).await;
     let detail = refused.refused(ProblemType::UpdateRejected).detail;
-    assert!(detail.contains("21 steps are more than its plan and its client's examples allow, 20"), "{detail}");
-    other.put_update(second.id, &with(20), delta_file(&second, &STEP)).await.value();
+    assert!(detail.contains("7 steps are more than its plan and its client's examples allow, 6"), "{detail}");
+    other.put_update(second.id, &with(6), delta_file(&second, &STEP)).await.value();
     world.check_books(job.head.id).await;
 }
 
