@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { AttributeName, ClassStats, Client, Overview, Page, Population } from "../api/types";
 import { countedText, dropRate, findings, workText } from "../lib/bias";
 import { bytes, count, duration, percent, plural, presence, words } from "../lib/format";
+import { KEYS_HELP } from "../lib/keys";
 import { merged } from "../lib/shapes";
 import { links, setQuery, useLocation } from "../router";
 import { useResource } from "../ui/connection";
@@ -213,6 +214,8 @@ function ClientTable({ population, about }: { population: string; about: Populat
           <span>Search</span>
           <input
             type="search"
+            aria-keyshortcuts="/"
+            data-tip={KEYS_HELP}
             value={text}
             placeholder="number, id or attribute, such as android"
             onInput={(event) => setText(event.currentTarget.value)}
