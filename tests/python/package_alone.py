@@ -18,6 +18,7 @@ from unittest import mock
 import numpy as np
 
 import tributary
+from tributary.arrays import pack, to_safetensors
 from tributary.client import _Watcher
 from tributary.trainer import Bridge
 
@@ -146,6 +147,16 @@ class Trainers(unittest.TestCase):
         bridge.train(np.zeros(2, "<f4").tobytes(), None, None, json.dumps(TASK), stop)
         self.assertEqual(stop.kept, [(0, 0.5, b"\x00")])
         self.assertEqual(told, [(1, 3), (2, 3), (3, 3)])
+
+
+class Complex(unittest.TestCase):
+    def test_complex_parameters_are_refused_by_name_and_not_stripped_of_a_part(self):
+        for given in ([1 + 2j, 0.0], np.array([1, 2], np.complex64)):
+            with self.assertRaisesRegex(TypeError, "'w' is complex(64|128): parameters are real numbers"):
+                pack({"w": given}, PARAMETERS)
+            with self.assertRaisesRegex(TypeError, "'w' is complex"):
+                to_safetensors({"w": given})
+        self.assertEqual(pack({"w": [1, 2]}, PARAMETERS), np.array([1, 2], "<f4").tobytes())
 
 
 class Settings(unittest.TestCase):
