@@ -4,6 +4,7 @@ Usage: python -m unittest package_alone
 """
 
 import http.server
+import io
 import json
 import multiprocessing
 import os
@@ -444,6 +445,15 @@ class Operators(unittest.TestCase):
         with mock.patch("tributary.operator.PAUSE_S", 0.0), self.assertLogs("tributary", "WARNING"):
             rounds = list(self.operator.watch("job_1"))
         self.assertEqual(rounds, [{"number": 1, "explanation": "all is well"}])
+
+    def test_an_upload_has_time_by_its_length(self):
+        job = tributary.Job({"name": "a", "initial_model": "upload"}, b"0" * (64 << 20))
+        answers = [{"id": "job_1"}, None, {"id": "job_1"}]
+        bodies = [io.BytesIO(b"" if one is None else json.dumps(one).encode()) for one in answers]
+        with mock.patch.object(self.operator, "_open", side_effect=bodies) as opened:
+            self.assertEqual(self.operator.create(job), {"id": "job_1"})
+        times = [call.kwargs["timeout"] for call in opened.call_args_list]
+        self.assertEqual([int(time) for time in times], [60, 60 + 1024, 60])
 
     def test_calls_are_those_of_the_operator_api(self):
         Coordinator.asked.clear()

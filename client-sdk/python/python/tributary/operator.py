@@ -23,6 +23,10 @@ log = logging.getLogger("tributary")
 
 WAIT_S = 30
 """How long the coordinator may hold a request for the next event."""
+ANSWER_S = 60
+"""How long a request may take beside the sending of its body .."""
+UPLOAD_BYTES_PER_S = 64 * 1024
+""".. which is sent at least at this rate."""
 PAUSE_S = 1.0
 """Pause before a request of `watch` is repeated, doubled after each further failure .."""
 PAUSE_MAX_S = 60.0
@@ -182,7 +186,8 @@ class Operator:
             headers["Content-Type"] = kind
         request = Request(self._base + path, data=body, headers=headers, method=method)
         try:
-            with self._open(request, timeout=WAIT_S + 30) as answer:
+            # The time-out is that of sending the whole body, not of each piece.
+            with self._open(request, timeout=ANSWER_S + len(body or b"") / UPLOAD_BYTES_PER_S) as answer:
                 return answer.read()
         except HTTPError as error:
             raise _refused(error) from None
