@@ -3,6 +3,7 @@
 Usage: python -m unittest package_alone
 """
 
+import hashlib
 import http.server
 import io
 import json
@@ -11,6 +12,7 @@ import os
 import queue
 import signal
 import ssl
+import tempfile
 import threading
 import unittest
 import urllib.error
@@ -454,6 +456,42 @@ class Operators(unittest.TestCase):
             self.assertEqual(self.operator.create(job), {"id": "job_1"})
         times = [call.kwargs["timeout"] for call in opened.call_args_list]
         self.assertEqual([int(time) for time in times], [60, 60 + 1024, 60])
+
+    def test_an_exported_file_says_what_it_is_and_is_whole_or_not_there(self):
+        plain = to_safetensors({"layers.0.weight": np.array([[1.0, 2.0], [3.0, -1.0]])})
+        network = {"input": [2], "layers": [{"kind": "linear", "out_features": 2, "bias": False}]}
+        job = {
+            "id": "job_1",
+            "plan_hash": "0" * 64,
+            "file": {"name": "points", "training": {"loss": "mse"}, "model": network},
+        }
+        versions = [{"version": one, "sha256": hashlib.sha256(plain).hexdigest()} for one in (2, 3)]
+        versions.append({"version": 4, "deleted_at_ms": 1})
+        of = "/jobs/job_1"
+        half = b"half"
+        sent = {of: job, f"{of}/models": {"items": versions}, f"{of}/models/3": plain, f"{of}/models/2": plain[:-1] + b"!"}
+        sent[f"{of}/models/2?form=f16"] = half
+
+        def answered(method, path, *rest):
+            answer = sent[path]
+            return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(self.operator, "_call", side_effect=answered):
+            path = os.path.join(folder, "points.safetensors")
+            self.operator.export("job_1", None, path)
+            model = tributary.load(path)
+            self.assertEqual((model.card["version"], model.card["job"]), (3, "points"))
+            self.assertEqual(model.predict([[1.0, 1.0]])[0].outputs, [3.0, 2.0])
+            with self.assertRaisesRegex(tributary.Unreachable, "its SHA-256 is another"):
+                self.operator.export("job_1", 2, path)
+            self.assertEqual(tributary.load(path).card["version"], 3, "a wrong file replaced nothing")
+            self.operator.export("job_1", 2, path, form="f16")
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(), half)
+            for version, form, said in ((4, "f32", "no version 4"), (3, "onnx", "job export --form onnx")):
+                with self.assertRaisesRegex(ValueError, said):
+                    self.operator.export("job_1", version, path, form=form)
+            self.assertEqual(os.listdir(folder), ["points.safetensors"])
 
     def test_calls_are_those_of_the_operator_api(self):
         Coordinator.asked.clear()

@@ -59,9 +59,7 @@ def to_safetensors(arrays: Mapping[str, Any]) -> bytes:
         header[name] = {"dtype": "F32", "shape": list(np.shape(array)), "data_offsets": [end, end + len(part)]}
         parts.append(part)
         end += len(part)
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + b"".join(parts)
+    return _file(header, parts)
 
 
 def from_safetensors(file: bytes) -> Arrays:
@@ -76,3 +74,17 @@ def from_safetensors(file: bytes) -> Arrays:
         first, last = tensor["data_offsets"]
         arrays[name] = np.frombuffer(data[first:last], dtype="<f4").reshape(tensor["shape"])
     return arrays
+
+
+def with_card(file: bytes, card: Mapping[str, Any]) -> bytes:
+    """A safetensors file that also says what its model is."""
+    size = int.from_bytes(file[:8], "little")
+    header = json.loads(file[8 : 8 + size])
+    metadata = {**header.pop("__metadata__", {}), "tributary": json.dumps(card, separators=(",", ":"))}
+    return _file({"__metadata__": metadata, **header}, [memoryview(file)[8 + size :]])
+
+
+def _file(header: Mapping[str, Any], parts: Iterable[Any]) -> bytes:
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, *parts])
