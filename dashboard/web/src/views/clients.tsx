@@ -268,7 +268,7 @@ function NoClients({ population, search }: { population: string; search: string 
   return (
     <Empty title="No client has enrolled yet" command={`tributary token create --population ${population}`}>
       Apps enrol with a token of their population. Make one, then start a client with it:
-      <Command text="tributary client run --token ENROLMENT_TOKEN --state-dir client-1 --csv examples.csv" />
+      <Command text="TRIBUTARY_TOKEN=ENROLMENT_TOKEN tributary client run --state-dir client-1 --csv examples.csv" />
     </Empty>
   );
 }
