@@ -205,8 +205,8 @@ impl JobSpec {
     }
 
     /// Most optimiser steps behind an update from this version of a client with so many examples, in jobs whose rule
-    /// reads them (FedNova): the plan's, or the batches of its passes, at least 1 each. Without a batch size in the plan
-    /// an app may choose batches of one example. None where no rule reads steps.
+    /// reads them (FedNova): the plan's, or the batches of its passes, at least 1 each. Without a batch size in the
+    /// plan an app may choose batches of one example. None where no rule reads steps.
     #[must_use]
     pub fn steps_max(&self, base_version: u32, examples: u64) -> Option<u64> {
         let Algorithm::FedNova { .. } = self.plan.training.algorithm else { return None };

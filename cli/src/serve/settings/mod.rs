@@ -199,8 +199,9 @@ struct ServeSettings {
     /// trains with them. Drawings stay on the device.
     #[arg(long, env = "TRIBUTARY_JOIN", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     join: Option<bool>,
-    /// An origin whose pages may use the device API from a browser, such as https://app.example.org; may be repeated. In the
-    /// variable, `,` stands between two. The operator API allows none [default: only pages of the coordinator's own origin].
+    /// An origin whose pages may use the device API from a browser, such as https://app.example.org; may be repeated.
+    /// In the variable, `,` stands between two. The operator API allows none [default: only pages of the coordinator's
+    /// own origin].
     #[arg(long, env = "TRIBUTARY_CORS_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
     cors_origin: Vec<WebOrigin>,
     /// A webhook that is notified by POST of each change of a job's health, and of what else an operator should know

@@ -208,7 +208,7 @@ async fn it_tells_nothing_to_a_server_of_another_ca() {
     listening.stop().await;
 }
 
-/// Goal: the page is enough to read coded sections. Method: a decoder that was written from it reads those of two tests.
+/// Goal: the page is enough to read coded sections. Method: a decoder written from it reads those of two tests.
 #[tokio::test]
 async fn coded_sections_are_read_by_the_page_of_the_protocol() {
     let Some(python) = python(MODULES) else { return };
