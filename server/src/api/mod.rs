@@ -62,7 +62,11 @@ pub(crate) fn router(app: Arc<App>, routes: Routes, browsers: &Browsers) -> Rout
     if routes != Routes::Operators {
         let device = match &*browsers.origins {
             [] => device::routes(),
-            origins => device::routes().layer(cors::allowing(origins)),
+            // A preflight is a method that no route has, so the layer must be around that answer, too.
+            origins => {
+                let routes = device::routes().method_not_allowed_fallback(method_not_allowed);
+                routes.layer(cors::allowing(origins))
+            }
         };
         router = router.nest("/device/v1", device);
         if browsers.join {
