@@ -145,7 +145,10 @@ impl Failure for ClientError {
     }
 
     fn hint(&self) -> Option<String> {
-        matches!(self, Self::Unreachable(_)).then(|| COORDINATOR_UNREACHABLE.into())
+        match self {
+            Self::Unreachable(cause) => Some(scheme_hint(cause).unwrap_or(COORDINATOR_UNREACHABLE).into()),
+            _ => None,
+        }
     }
 
     fn problem(&self) -> Option<&Problem> {
@@ -158,6 +161,17 @@ impl Failure for ClientError {
 
 /// The hint when no coordinator answers.
 pub const COORDINATOR_UNREACHABLE: &str = "is the coordinator running (`tributary serve`), and is --server right?";
+
+/// The hint when an answer came that is not of the address's scheme. No later attempt can succeed.
+pub fn scheme_hint(cause: &str) -> Option<&'static str> {
+    let hints = [
+        // What hyper says of TLS's alert that a request is no TLS.
+        ("invalid HTTP version", "the coordinator expects TLS: try https:// in --server"),
+        // What rustls says of an answer that is no TLS.
+        ("InvalidContentType", "the coordinator may speak plain HTTP: try http:// in --server"),
+    ];
+    hints.iter().find(|(said, _)| cause.contains(said)).map(|(_, hint)| *hint)
+}
 
 #[cfg(test)]
 mod tests {

@@ -98,6 +98,8 @@ enum ExampleError {
     OneClass(PathBuf),
     #[error("{}: the column {name:?} has {labels} different numbers: are they classes, or a number to be predicted?", path.display())]
     Numbers { path: PathBuf, name: String, labels: usize },
+    #[error("{}: the column {name:?} has numbers with decimals, such as {number}: are they classes, or a number to be predicted?", path.display())]
+    Decimals { path: PathBuf, name: String, number: String },
     #[error("the embedded digits cannot be read: {0}")]
     Digits(std::io::Error),
 }
@@ -105,7 +107,9 @@ enum ExampleError {
 impl Failure for ExampleError {
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Numbers { .. } => Some("--regression predicts a number; --classes says that they are classes".into()),
+            Self::Numbers { .. } | Self::Decimals { .. } => {
+                Some("--regression predicts a number; --classes says that they are classes".into())
+            }
             Self::OneClass(_) | Self::Digits(_) => None,
         }
     }
@@ -141,9 +145,14 @@ fn fitted(args: &JobArgs, csv: &Path, output: &Output) -> Result<String, CliErro
     if target.classes.len() == 1 {
         return Err(ExampleError::OneClass(csv.to_owned()).into());
     }
-    if !args.regression && !args.classes && drafted.is_numeric && target.classes.len() >= REGRESSION_LABELS_MIN {
-        let (name, labels) = (target.name, target.classes.len());
-        return Err(ExampleError::Numbers { path: csv.to_owned(), name, labels }.into());
+    if !args.regression && !args.classes && drafted.is_numeric {
+        let (path, name, labels) = (csv.to_owned(), target.name, target.classes.len());
+        if let Some(number) = drafted.decimal {
+            return Err(ExampleError::Decimals { path, name, number }.into());
+        }
+        if labels >= REGRESSION_LABELS_MIN {
+            return Err(ExampleError::Numbers { path, name, labels }.into());
+        }
     }
     Ok(job_text(&job_name(csv), &drafted, args))
 }
@@ -315,6 +324,25 @@ mod tests {
         assert_eq!(file.model.spec.output_shape().unwrap(), Some(vec![3]));
         std::fs::write(&csv, "x,y\n1,0\n3,0\n").unwrap();
         assert!(printed(job(None, Some(csv), "shop")).unwrap_err().to_string().contains("only one class"));
+    }
+
+    #[test]
+    fn a_target_with_decimals_is_asked_about_however_few_numbers_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let csv = folder.path().join("prices.csv");
+        let said = |target: &[&str], ask: fn(&mut JobArgs)| {
+            let rows = target.iter().map(|number| format!("1,{number}\n")).collect::<String>();
+            std::fs::write(&csv, format!("size,price\n{rows}")).unwrap();
+            let mut args = job(None, Some(csv.clone()), "shop");
+            ask(&mut args);
+            printed(args).map(|text| parse("it", &text).unwrap().model.inputs.unwrap().target.unwrap().classes.len())
+        };
+        let error = said(&["3.0", "2.5", "3.0"], |_| ()).unwrap_err();
+        assert!(error.to_string().contains("decimals, such as 2.5"), "{error}");
+        assert!(error.hint().unwrap().contains("--regression"));
+        assert_eq!(said(&["3.0", "2.5"], |args| args.regression = true).unwrap(), 0);
+        assert_eq!(said(&["3.0", "2.5"], |args| args.classes = true).unwrap(), 2);
+        assert_eq!(said(&["0.0", "1.0", "1.0"], |_| ()).unwrap(), 2, "whole numbers are classes");
     }
 
     #[test]

@@ -205,15 +205,18 @@ impl JobSpec {
     }
 
     /// Most optimiser steps behind an update from this version of a client with so many examples, in jobs whose rule
-    /// reads them (FedNova): the plan's, or its passes with one example in a batch, as an app may choose its batches.
-    /// None where no rule reads steps.
+    /// reads them (FedNova): the plan's, or the batches of its passes, at least 1 each. Without a batch size in the
+    /// plan an app may choose batches of one example. None where no rule reads steps.
     #[must_use]
     pub fn steps_max(&self, base_version: u32, examples: u64) -> Option<u64> {
         let Algorithm::FedNova { .. } = self.plan.training.algorithm else { return None };
         let training = self.plan.training.at_version(base_version);
         let each = match training.steps {
             Some(steps) => u64::from(steps),
-            None => u64::from(training.epochs.unwrap_or(1)).saturating_mul(examples),
+            None => {
+                let batches = examples.div_ceil(training.batch_size.unwrap_or(1).max(1).into()).max(1);
+                u64::from(training.epochs.unwrap_or(1)).saturating_mul(batches)
+            }
         };
         Some(each.saturating_mul(self.plan.cadence.push_every.into()))
     }
@@ -390,6 +393,8 @@ mod tests {
         assert_eq!(of("training.epochs = 3").steps_max(0, 10), None);
         let nova = "training.algorithm = { kind = 'fed_nova' }\n";
         assert_eq!(of(&format!("{nova}training.epochs = 3")).steps_max(0, 10), Some(30));
+        let batches = of(&format!("{nova}training.epochs = 3\ntraining.batch_size = 4"));
+        assert_eq!([0, 1, 4, 5, 10].map(|examples| batches.steps_max(0, examples)), [3, 3, 3, 6, 9].map(Some));
         let growing = "training.steps = 5\ntraining.work_schedule = [{ version = 2, steps = 16 }]";
         let growing = of(&format!("{nova}{growing}"));
         assert_eq!((growing.steps_max(1, 10), growing.steps_max(2, 10)), (Some(5), Some(16)));

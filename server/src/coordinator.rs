@@ -10,7 +10,7 @@ use tributary_protocol::id::{Name, Secret, SecretKind};
 use tributary_protocol::operator::Engine;
 use tributary_protocol::sealed::Sealed;
 
-use crate::api::Routes;
+use crate::api::{Browsers, Routes, WebOrigin};
 use crate::app::{App, AppSettings};
 use crate::blob::{self, BlobError, Blobs, OpenStoreError, OpenedStore, sweep};
 #[cfg(feature = "postgres")]
@@ -72,6 +72,8 @@ pub struct Config {
     pub metrics: MetricsAccess,
     /// Serves the page `/join`, with which a browser that has an enrolment token becomes a client.
     pub join: bool,
+    /// Origins whose pages may call the device API from a browser.
+    pub cors_origins: Vec<WebOrigin>,
     pub connections: ConnectionLimits,
     /// The address at which clients reach the coordinator, where that is not the one of the page. The page writes it
     /// into command lines and QR codes.
@@ -112,6 +114,7 @@ impl Default for Config {
             upload_memory: UPLOAD_MEMORY_DEFAULT,
             metrics: MetricsAccess::default(),
             join: false,
+            cors_origins: Vec::new(),
             connections: ConnectionLimits::default(),
             clients_url: None,
             limits: Limits::default(),
@@ -156,7 +159,7 @@ pub struct Coordinator {
     first_clients: Option<FirstClients>,
     notifier: Option<notify::Sender>,
     relay: Option<RelaySettings>,
-    join: bool,
+    browsers: Browsers,
 }
 
 impl Coordinator {
@@ -217,8 +220,9 @@ impl Coordinator {
         let (lease, upload_memory, limits) = (config.lease, config.upload_memory, config.limits);
         let clients_url = config.clients_url.clone();
         let app = App::new(services, people, devices, AppSettings { lease, upload_memory, limits, ca, clients_url });
-        let (connections, relay, join) = (config.connections, config.relay.clone(), config.join);
-        Ok(Self { app, connections, tls, first_operator_token, first_clients, notifier, relay, join })
+        let browsers = Browsers { join: config.join, origins: config.cors_origins.clone() };
+        let (connections, relay) = (config.connections, config.relay.clone());
+        Ok(Self { app, connections, tls, first_operator_token, first_clients, notifier, relay, browsers })
     }
 
     /// The operator token that was created because none worked. It cannot be read later, because only its hash is
@@ -249,7 +253,7 @@ impl Coordinator {
 
     /// Every route, for tests that call it without a socket.
     pub fn router(&self) -> axum::Router {
-        api::router(Arc::clone(&self.app), Routes::All, self.join)
+        api::router(Arc::clone(&self.app), Routes::All, &self.browsers)
     }
 
     /// Serves until `shutdown` is cancelled. Then it accepts no more requests, answers those in flight (held check-ins
@@ -278,7 +282,7 @@ impl Coordinator {
         tasks.spawn(stop);
         let connections = listen::connections(self.connections, &app.metrics);
         let serve = |listener, routes| {
-            let router = api::router(Arc::clone(&app), routes, self.join);
+            let router = api::router(Arc::clone(&app), routes, &self.browsers);
             listen::serve(listener, router, &connections, self.tls.clone(), app.stopping.clone())
         };
         let serving = async {

@@ -3,13 +3,16 @@
 Usage: python -m unittest package_alone
 """
 
+import hashlib
 import http.server
+import io
 import json
 import multiprocessing
 import os
 import queue
 import signal
 import ssl
+import tempfile
 import threading
 import unittest
 import urllib.error
@@ -18,6 +21,7 @@ from unittest import mock
 import numpy as np
 
 import tributary
+from tributary.arrays import pack, to_safetensors
 from tributary.client import _Watcher
 from tributary.trainer import Bridge
 
@@ -146,6 +150,16 @@ class Trainers(unittest.TestCase):
         bridge.train(np.zeros(2, "<f4").tobytes(), None, None, json.dumps(TASK), stop)
         self.assertEqual(stop.kept, [(0, 0.5, b"\x00")])
         self.assertEqual(told, [(1, 3), (2, 3), (3, 3)])
+
+
+class Complex(unittest.TestCase):
+    def test_complex_parameters_are_refused_by_name_and_not_stripped_of_a_part(self):
+        for given in ([1 + 2j, 0.0], np.array([1, 2], np.complex64)):
+            with self.assertRaisesRegex(TypeError, "'w' is complex(64|128): parameters are real numbers"):
+                pack({"w": given}, PARAMETERS)
+            with self.assertRaisesRegex(TypeError, "'w' is complex"):
+                to_safetensors({"w": given})
+        self.assertEqual(pack({"w": [1, 2]}, PARAMETERS), np.array([1, 2], "<f4").tobytes())
 
 
 class Settings(unittest.TestCase):
@@ -433,6 +447,51 @@ class Operators(unittest.TestCase):
         with mock.patch("tributary.operator.PAUSE_S", 0.0), self.assertLogs("tributary", "WARNING"):
             rounds = list(self.operator.watch("job_1"))
         self.assertEqual(rounds, [{"number": 1, "explanation": "all is well"}])
+
+    def test_an_upload_has_time_by_its_length(self):
+        job = tributary.Job({"name": "a", "initial_model": "upload"}, b"0" * (64 << 20))
+        answers = [{"id": "job_1"}, None, {"id": "job_1"}]
+        bodies = [io.BytesIO(b"" if one is None else json.dumps(one).encode()) for one in answers]
+        with mock.patch.object(self.operator, "_open", side_effect=bodies) as opened:
+            self.assertEqual(self.operator.create(job), {"id": "job_1"})
+        times = [call.kwargs["timeout"] for call in opened.call_args_list]
+        self.assertEqual([int(time) for time in times], [60, 60 + 1024, 60])
+
+    def test_an_exported_file_says_what_it_is_and_is_whole_or_not_there(self):
+        plain = to_safetensors({"layers.0.weight": np.array([[1.0, 2.0], [3.0, -1.0]])})
+        network = {"input": [2], "layers": [{"kind": "linear", "out_features": 2, "bias": False}]}
+        job = {
+            "id": "job_1",
+            "plan_hash": "0" * 64,
+            "file": {"name": "points", "training": {"loss": "mse"}, "model": network},
+        }
+        versions = [{"version": one, "sha256": hashlib.sha256(plain).hexdigest()} for one in (2, 3)]
+        versions.append({"version": 4, "deleted_at_ms": 1})
+        of = "/jobs/job_1"
+        half = b"half"
+        sent = {of: job, f"{of}/models": {"items": versions}, f"{of}/models/3": plain, f"{of}/models/2": plain[:-1] + b"!"}
+        sent[f"{of}/models/2?form=f16"] = half
+
+        def answered(method, path, *rest):
+            answer = sent[path]
+            return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(self.operator, "_call", side_effect=answered):
+            path = os.path.join(folder, "points.safetensors")
+            self.operator.export("job_1", None, path)
+            model = tributary.load(path)
+            self.assertEqual((model.card["version"], model.card["job"]), (3, "points"))
+            self.assertEqual(model.predict([[1.0, 1.0]])[0].outputs, [3.0, 2.0])
+            with self.assertRaisesRegex(tributary.Unreachable, "its SHA-256 is another"):
+                self.operator.export("job_1", 2, path)
+            self.assertEqual(tributary.load(path).card["version"], 3, "a wrong file replaced nothing")
+            self.operator.export("job_1", 2, path, form="f16")
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(), half)
+            for version, form, said in ((4, "f32", "no version 4"), (3, "onnx", "job export --form onnx")):
+                with self.assertRaisesRegex(ValueError, said):
+                    self.operator.export("job_1", version, path, form=form)
+            self.assertEqual(os.listdir(folder), ["points.safetensors"])
 
     def test_calls_are_those_of_the_operator_api(self):
         Coordinator.asked.clear()

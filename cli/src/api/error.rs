@@ -2,7 +2,7 @@
 
 use tributary_protocol::problem::{Problem, ProblemType};
 
-use crate::error::{COORDINATOR_UNREACHABLE, Failure, exit};
+use crate::error::{COORDINATOR_UNREACHABLE, Failure, exit, scheme_hint};
 use crate::format::duration_ms;
 
 #[derive(Debug, thiserror::Error)]
@@ -44,11 +44,7 @@ impl Failure for ApiError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            // What rustls says of an answer that is no TLS.
-            Self::Unreachable { cause, .. } if cause.contains("InvalidContentType") => {
-                Some("the coordinator may speak plain HTTP: try http:// in --server".into())
-            }
-            Self::Unreachable { .. } => Some(COORDINATOR_UNREACHABLE.into()),
+            Self::Unreachable { cause, .. } => Some(scheme_hint(cause).unwrap_or(COORDINATOR_UNREACHABLE).into()),
             Self::BadAnswer { .. } => {
                 Some("is --server a Tributary coordinator, of the same release as this program?".into())
             }
@@ -65,7 +61,7 @@ impl Failure for ApiError {
 
     fn is_temporary(&self) -> bool {
         match self {
-            Self::Unreachable { .. } => true,
+            Self::Unreachable { cause, .. } => scheme_hint(cause).is_none(),
             Self::Problem(problem) => matches!(problem.status, 429 | 500 | 503),
             Self::BadAnswer { .. } => false,
         }

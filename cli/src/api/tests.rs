@@ -4,10 +4,12 @@ use axum::extract::Request;
 use axum::http::header::AUTHORIZATION;
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tributary_protocol::id::SecretKind;
 use tributary_protocol::problem::ProblemType;
 
 use super::*;
+use crate::error::Failure;
 use crate::testing::{refuse, serve};
 
 fn some_job() -> JobId {
@@ -59,6 +61,23 @@ async fn answers_of_something_else_are_told_apart_from_no_answer() {
     };
     let error = ask(closed.parse().unwrap()).await.to_string();
     assert!(error.contains(&closed) && error.to_lowercase().contains("refused"), "{error}");
+}
+
+#[tokio::test]
+async fn plain_http_to_a_port_with_tls_is_said_at_the_first_failure() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server: Url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let alerting = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read_exact(&mut [0; 5]).await.unwrap();
+        // A fatal alert of TLS: protocol_version.
+        stream.write_all(&[21, 3, 3, 0, 2, 2, 70]).await.unwrap();
+    });
+    let error = Api::new(server, None).unwrap().jobs(None, PageQuery::default()).await.unwrap_err();
+    alerting.await.unwrap();
+    let hint = error.hint().unwrap();
+    assert!(hint.contains("expects TLS: try https://"), "{error}: {hint}");
+    assert!(!error.is_temporary(), "commands that follow a job do not try again");
 }
 
 #[tokio::test]

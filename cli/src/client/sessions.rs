@@ -6,7 +6,7 @@ use tributary_client::{Client, Sets};
 
 use super::conditions::Machine;
 use super::lines::Lines;
-use crate::error::CliError;
+use crate::error::{COORDINATOR_UNREACHABLE, CliError, Failure};
 
 /// Pause after a failed session that names no other.
 const FAILED_PAUSE: Duration = Duration::from_secs(5);
@@ -45,7 +45,9 @@ impl Enrolled {
                 Err(error) => {
                     let pause = error.retry_after().unwrap_or(FAILED_PAUSE);
                     let name = self.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
-                    lines.note(&format!("{name}{error}; trying again in {:.0} s", pause.as_secs_f64()));
+                    let wrong_scheme = error.hint().filter(|hint| hint != COORDINATOR_UNREACHABLE);
+                    let hint = wrong_scheme.map_or_else(String::new, |hint| format!(" ({hint})"));
+                    lines.note(&format!("{name}{error}{hint}; trying again in {:.0} s", pause.as_secs_f64()));
                     pause
                 }
             };

@@ -184,7 +184,7 @@ fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
         ("accuracy", accuracy(job.progress.as_ref())),
         ("clients", or_dash(spread(measured_on), |spread| spread)),
         ("next round", next_round(job, output.now_ms)),
-        ("time left", or_dash(job.progress.as_ref().and_then(|progress| progress.ends_in_ms), about)),
+        ("time left", time_left(job.progress.as_ref())),
         ("advice", or_dash(useful_updates.as_ref(), |useful| useful.text.clone())),
         ("ends after", ends_after(&job.file.stop)),
         ("seed", or_dash(job.file.seed, |seed| seed.0.to_string())),
@@ -210,6 +210,13 @@ fn accuracy(progress: Option<&Progress>) -> String {
         .and_then(|best| Some(format!("{} best in round {}", measured(best.accuracy?, best.measured_on), best.round)));
     let words: Vec<String> = now.into_iter().chain(best).collect();
     if words.is_empty() { "-".into() } else { words.join(", ") }
+}
+
+fn time_left(progress: Option<&Progress>) -> String {
+    match progress {
+        Some(Progress { awaits_evaluation: true, .. }) => "waits for its last evaluation".to_owned(),
+        _ => or_dash(progress.and_then(|progress| progress.ends_in_ms), about),
+    }
 }
 
 fn about(ms: u64) -> String {
@@ -270,6 +277,14 @@ mod tests {
         assert_eq!(next_round(&job, 0), waits);
         job.head.state = JobState::Stopped;
         assert_eq!(next_round(&job, 0), "none");
+    }
+
+    #[test]
+    fn a_job_with_its_rounds_says_that_it_waits_for_its_evaluation() {
+        let waits = Progress { awaits_evaluation: true, ..Progress::default() };
+        assert_eq!(time_left(Some(&waits)), "waits for its last evaluation");
+        assert_eq!(time_left(Some(&Progress { ends_in_ms: Some(60_000), ..Progress::default() })), about(60_000));
+        assert_eq!([time_left(Some(&Progress::default())), time_left(None)], ["-", "-"]);
     }
 
     #[test]

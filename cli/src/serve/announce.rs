@@ -77,7 +77,8 @@ impl Serving {
         let first_clients = coordinator.first_clients().map(|first| FirstClients {
             population: first.population.clone(),
             client_command: format!(
-                "tributary client run --server {client_url} --token {} --state-dir client --csv examples.csv",
+                // Not on the command line: other users of a machine can see those.
+                "TRIBUTARY_TOKEN={} tributary client run --server {client_url} --state-dir client --csv examples.csv",
                 first.token.expose()
             ),
             enrolment_token: first.token.clone(),

@@ -21,6 +21,8 @@ pub(crate) struct Draft {
     pub(crate) rows: usize,
     /// Whether all labels of the target are numbers.
     pub(crate) is_numeric: bool,
+    /// A label of the target that is a number with decimals.
+    pub(crate) decimal: Option<String>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -71,13 +73,15 @@ pub(crate) fn draft(path: &Path, target: Option<&str>, is_regression: bool) -> R
         }
     };
     let is_numeric = seen[at].texts.iter().all(|text| number(text).is_some());
+    let has_decimals = |text: &&String| number(text).is_some_and(|number| number.fract() != 0.0);
+    let decimal = seen[at].texts.iter().find(has_decimals).cloned();
     let target = seen[at].target(&names[at], is_regression);
     let columns = names.iter().zip(&seen).enumerate().filter(|(column, _)| *column != at);
     let columns: Result<Vec<Column>, TableError> = columns.map(|(_, (name, seen))| seen.column(name)).collect();
     let columns = columns.map_err(wrong)?;
     let inputs =
         Inputs { standardize: Some(Standardize::Federated), columns, target: Some(target), ..Inputs::default() };
-    Ok(Draft { inputs, rows, is_numeric, notes })
+    Ok(Draft { inputs, rows, is_numeric, decimal, notes })
 }
 
 impl Seen {

@@ -71,12 +71,12 @@ it("creates an enrolment token with its line, counts its uses, and revokes it", 
   await dialog().getByRole("button", { name: "Create token" }).click();
   await dialog().getByRole("img", { name: "Address and token as a QR code" }).waitFor();
   const line = await dialog().locator(".command code").first().innerText();
-  const secret = /^tributary client run --server (\S+) --token (\S+) --state-dir client --csv \S+$/.exec(line);
-  expect(secret?.[1]).toBe(coordinator.url);
+  const secret = /^TRIBUTARY_TOKEN=(\S+) tributary client run --server (\S+) --state-dir client --csv \S+$/.exec(line);
+  expect(secret?.[2]).toBe(coordinator.url);
   await done();
   await row("Enrolment tokens", "site north").getByText("0 of 3").waitFor();
 
-  for (let client = 0; client < 2; client += 1) expect((await enrol(secret![2]!)).status).toBe(200);
+  for (let client = 0; client < 2; client += 1) expect((await enrol(secret![1]!)).status).toBe(200);
   await row("Enrolment tokens", "site north").getByText("2 of 3").waitFor({ timeout: LISTED_MS_MAX });
   await row("Enrolment tokens", "site north")
     .getByRole("button", { name: /^Revoke/ })
@@ -84,7 +84,7 @@ it("creates an enrolment token with its line, counts its uses, and revokes it", 
   await dialog().getByText("Revoke its 2 clients, too").waitFor();
   await dialog().getByRole("button", { name: "Revoke", exact: true }).click();
   await row("Enrolment tokens", "site north").waitFor({ state: "detached" });
-  expect((await enrol(secret![2]!)).status).toBe(401);
+  expect((await enrol(secret![1]!)).status).toBe(401);
   await page.getByLabel("Ended ones, too").first().check();
   await row("Enrolment tokens", "site north")
     .getByText(/^revoked/)

@@ -25,7 +25,7 @@ it("lead from a population to a token with its commands and its QR code", async 
   await page.getByRole("button", { name: "Create population" }).click();
   await page.getByRole("heading", { name: "Create a population · done" }).waitFor();
   await page.getByRole("button", { name: "Create enrolment token" }).click();
-  await page.getByRole("button", { name: /^Copy: tributary client run .*--fleet 5/ }).waitFor();
+  await page.getByRole("button", { name: /^Copy: TRIBUTARY_TOKEN=\S+ tributary client run .*--fleet 5/ }).waitFor();
   await page.getByRole("img", { name: "Address and token as a QR code" }).waitFor();
   expect(await wider()).toBeLessThanOrEqual(0);
   await page.getByRole("link", { name: "New job" }).last().click();

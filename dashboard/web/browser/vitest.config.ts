@@ -7,7 +7,7 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   root: fileURLToPath(new URL("..", import.meta.url)),
   test: {
-    include: ["browser/{flow,filing,look,times,first,away}.test.ts"],
+    include: ["browser/{flow,filing,keys,look,times,first,away}.test.ts"],
     env: { DASHBOARD_URL: process.env.BASE_URL ?? "", DASHBOARD_TOKEN: process.env.TOKEN ?? "" },
     testTimeout: 180_000,
     hookTimeout: 60_000,

@@ -7,6 +7,7 @@ import { shortId, timeOfDay, words, zoneName } from "./lib/format";
 import { links, type Route } from "./router";
 import { applyTheme, nextTheme, savedTheme, type Theme } from "./theme";
 import { useConnection, useFeedState, useMay, WhoContext } from "./ui/connection";
+import { useKeys } from "./ui/keys";
 import { Mark } from "./ui/mark";
 import { jobName } from "./ui/names";
 import { Tips } from "./ui/tips";
@@ -48,6 +49,7 @@ export function Shell({
   const main = useRef<HTMLElement>(null);
   const away = useAwaySince();
   const isAdmin = useMay("admin");
+  useKeys();
   const skip = (event: Event) => {
     event.preventDefault();
     main.current?.focus();

@@ -11,9 +11,9 @@ describe("enrolment", () => {
     expect(serverOf("https://site.example.org/fl/index.html?x=1#/")).toBe("https://site.example.org/fl");
   });
 
-  it("is a command line with server and token", () => {
+  it("is a command line with the server, and the token in the variable", () => {
     const command = clientCommand("http://127.0.0.1:7300", TOKEN);
-    expect(command).toContain(`--server http://127.0.0.1:7300 --token ${TOKEN} `);
+    expect(command).toContain(`TRIBUTARY_TOKEN=${TOKEN} tributary client run --server http://127.0.0.1:7300 `);
     expect(fleetCommand("http://127.0.0.1:7300", TOKEN)).toContain("--fleet 5 --dataset digits");
   });
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { Assignment, ClassStats, CurvePoint, Round, Target } from "../src/api/types";
 import { sparkPath } from "../src/charts/sparkline";
 import { spansOf } from "../src/charts/timeline";
-import { closedAtMs, droppedBy, lateMs, reportMs, segments, tookMs, uploadMs } from "../src/lib/assignments";
+import { closedAtMs, lateMs, reportMs, segments, tookMs, uploadMs } from "../src/lib/assignments";
 import { countedText, dropRate, findings, workText } from "../src/lib/bias";
 import { cellState, counted, counts, shownState } from "../src/lib/cohort";
 import { columns, distinctTargets, describe as inWords, targetWallMs } from "../src/lib/curve";
@@ -100,12 +100,7 @@ describe("the time line of an assignment", () => {
   });
 });
 
-describe("what another deadline would have dropped", () => {
-  it("is what the coordinator says for its own deadlines, and a count for others", () => {
-    expect(droppedBy(500, [100, 600, 700], [{ deadline_ms: 500, dropped: 9 }])).toBe(9);
-    expect(droppedBy(600, [100, 600, 700])).toBe(1);
-  });
-
+describe("how long clients took", () => {
   it("counts reports only", () => {
     expect(reportMs(assignment({ state: "expired", ended_at_ms: 900 }))).toBeUndefined();
     expect(reportMs(assignment({ state: "reported", ended_at_ms: 900 }))).toBe(800);

@@ -60,6 +60,12 @@ describe("its job", () => {
     const numbers = { ...tableOf(`a,b\n${rows.join("\n")}`), isCut: false };
     expect(goalOf(numbers.columns[1]!)).toBe("number");
     expect(goalOf(numbers.columns[0]!)).toBe("classes");
+    const few = (texts: string) => goalOf(tableOf(`a,b\n${texts}`).columns[1]!);
+    expect([few("1,2.5\n1,3.0\n"), few("1,2.0\n1,3.0\n"), few("1,yes\n1,2.5\n")]).toEqual([
+      "number",
+      "classes",
+      "classes",
+    ]);
     const job = jobOf("n.csv", numbers, "b", "number", "shop");
     expect(job).toContain('loss = "mse"');
     expect(job).toContain('target = { name = "b" }');

@@ -1,6 +1,6 @@
 //! Remarks on a job file: what is allowed and probably not meant.
 
-use tributary_protocol::job_file::{Divisor, JobFile, StalenessWeight};
+use tributary_protocol::job_file::{Divisor, EvaluationPlace, JobFile, StalenessWeight};
 use tributary_protocol::layers::{Layer, LayeredModel, ModelSpec};
 use tributary_protocol::plan::{Algorithm, Loss};
 
@@ -12,7 +12,8 @@ const STOP_EXAMPLES_MIN: u64 = 100;
 
 /// Remarks on a valid job file, in sentences.
 pub fn remarks(file: &JobFile) -> Vec<String> {
-    let on_rounds = on_stop(file).into_iter().chain(on_weights(file)).chain(on_steps(file));
+    let on_rounds = on_stop(file).into_iter().chain(on_one_evaluator(file));
+    let on_rounds = on_rounds.chain(on_weights(file)).chain(on_steps(file));
     let mut remarks: Vec<String> = on_rounds.chain(planned(file)).collect();
     let ModelSpec::Layers(model) = &file.model.spec else { return remarks };
     let Ok(outputs) = model.shapes() else { return remarks };
@@ -41,6 +42,18 @@ fn on_stop(file: &JobFile) -> Option<String> {
         format!(
             "[stop] accuracy = {accuracy} is reached by the lower end of the 95 % interval: without a single error that \
              takes {examples} examples in one evaluation, and with errors more."
+        )
+    })
+}
+
+/// An end of the job that one client decides.
+fn on_one_evaluator(file: &JobFile) -> Option<String> {
+    let accuracy = file.stop.accuracy?;
+    let evaluation = file.evaluation.as_ref().filter(|policy| policy.place == EvaluationPlace::Clients)?;
+    (evaluation.reports_goal == Some(1)).then(|| {
+        format!(
+            "With [evaluation] reports_goal = 1 a single client decides when [stop] accuracy = {accuracy} is reached, also \
+             one that reports a false accuracy. Without reports_goal all clients that are here evaluate."
         )
     })
 }
@@ -134,6 +147,24 @@ mod tests {
         let found = of("{ kind = 'fed_nova', mu = 4.0 }", "{ kind = 'synchronous' }");
         assert!(found.len() == 1 && found[0].contains("is 2: from 2 on"), "{found:?}");
         assert!(of("{ kind = 'fed_nova', mu = 3.9 }", "{ kind = 'synchronous' }").is_empty());
+    }
+
+    #[test]
+    fn an_accuracy_of_one_client_that_ends_the_job_is_said() {
+        let of = |rest: &str| {
+            let text = format!(
+                "name = 'a'\npopulation = 'b'\n[model]\nparameters = [{{ name = 'w', shape = [1] }}]\n[training]\nsteps = 1\n\
+                 optimizer = {{ kind = 'sgd', learning_rate = 0.5 }}\n{rest}"
+            );
+            remarks(&JobFile::parse(&text).unwrap())
+        };
+        let found = of("[stop]\naccuracy = 0.9\n[evaluation]\nreports_goal = 1");
+        assert!(found.len() == 1 && found[0].contains("a single client decides"), "{found:?}");
+        for rest in ["[stop]\naccuracy = 0.9\n[evaluation]", "[evaluation]\nreports_goal = 1"] {
+            assert_eq!(of(rest), Vec::<String>::new(), "{rest}");
+        }
+        let more = of("[stop]\naccuracy = 0.9\n[evaluation]\nreports_goal = 2");
+        assert!(more.is_empty(), "{more:?}");
     }
 
     #[test]

@@ -21,9 +21,13 @@ pub struct Progress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<BestVersion>,
     /// Time until the job has committed the rounds of its stop policy, at the median pace of its last rounds, in
-    /// milliseconds. Absent if the job does not run, has no such limit or a schedule, or has not had two rounds.
+    /// milliseconds. Absent if the job does not run, has no such limit or a schedule, has not had two rounds, or has
+    /// them all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_in_ms: Option<u64>,
+    /// Whether the job has committed all its rounds and ends with the evaluation that is still waited for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_evaluation: bool,
     /// Bytes that clients uploaded in all rounds.
     pub bytes_up: u64,
     /// Bytes that clients downloaded in all rounds.

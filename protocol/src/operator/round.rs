@@ -105,7 +105,9 @@ pub struct Round {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_norm: Option<f64>,
     /// Gradient diversity of the updates: the sum of the squared norms of the weighted deltas over the squared norm of
-    /// their sum (Yin et al. 2018, definition 1). It is 1 / updates for equal deltas and 1 for orthogonal ones.
+    /// their sum (Yin et al. 2018, definition 1). It is 1 for orthogonal deltas and 1 / m for equal ones, where m is
+    /// the number of updates that count alike: `(sum of weights)^2 / sum of squared weights`, which is the number of
+    /// updates only for equal weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diversity: Option<f64>,
     /// Largest L2 norm of an update of the round. Absent without a norm bound.

@@ -2,6 +2,7 @@
 
 mod auth;
 mod bodies;
+mod cors;
 mod device;
 mod docs;
 mod extract;
@@ -28,6 +29,7 @@ use tributary_protocol::problem::ProblemType;
 
 use crate::app::App;
 use crate::db::{DbError, JobRow, Tx};
+pub use cors::{OriginError, WebOrigin};
 use observe::Observe;
 use problem::ApiError;
 
@@ -44,13 +46,30 @@ pub(crate) enum Routes {
     Operators,
 }
 
+/// How browsers become clients.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Browsers {
+    /// With the page `/join`.
+    pub(crate) join: bool,
+    /// With pages of these origins.
+    pub(crate) origins: Vec<WebOrigin>,
+}
+
 /// The routes of a listener. Only health, the API's description, the pages' files and, by default, the metrics need no
-/// token. `join` adds the page with which a browser becomes a client.
-pub(crate) fn router(app: Arc<App>, routes: Routes, join: bool) -> Router {
+/// token.
+pub(crate) fn router(app: Arc<App>, routes: Routes, browsers: &Browsers) -> Router {
     let mut router = Router::new().route("/healthz", get(pages::healthz)).route("/readyz", get(pages::readyz));
     if routes != Routes::Operators {
-        router = router.nest("/device/v1", device::routes());
-        if join {
+        let device = match &*browsers.origins {
+            [] => device::routes(),
+            // A preflight is a method that no route has, so the layer must be around that answer, too.
+            origins => {
+                let routes = device::routes().method_not_allowed_fallback(method_not_allowed);
+                routes.layer(cors::allowing(origins))
+            }
+        };
+        router = router.nest("/device/v1", device);
+        if browsers.join {
             router = router
                 .route("/join", get(pages::to_join))
                 .route("/join/", get(pages::join))

@@ -28,7 +28,7 @@ use crate::people::Noted;
 use crate::runtime::entropy;
 
 /// Carries the request's id: in the request, if the caller chooses one, and in the response.
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The release of this coordinator.
 const OUR_RELEASE: HeaderValue = HeaderValue::from_static(env!("CARGO_PKG_VERSION"));
 /// The versions of the device API that it serves.

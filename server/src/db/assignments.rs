@@ -9,6 +9,7 @@ use tributary_protocol::figures::Figures;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId};
 use tributary_protocol::inputs::Description;
+use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::Assignment;
 use tributary_protocol::scalars::Scalars;
 use tributary_protocol::seed::Seed;
@@ -29,7 +30,7 @@ pub struct NewAssignment {
     pub client: ClientId,
     /// The model version that the client starts from.
     pub base_version: u32,
-    /// The number of examples that the client told; 0 if it did not say.
+    /// The number of examples that the client told; 0 where the round keeps no figure of a client.
     pub examples: u64,
     /// Of a relay: most updates of its sum; 0 for a client.
     pub places: u32,
@@ -114,13 +115,17 @@ impl AssignmentRow {
         }
     }
 
-    /// The largest weight of its report: at most `job_max`, and what the client told when it was drawn. What it tells
-    /// later changes nothing.
-    pub fn weight_max(&self, job_max: u32) -> u32 {
-        match u32::try_from(self.examples).unwrap_or(u32::MAX) {
-            0 => job_max,
-            examples => examples.min(job_max),
-        }
+    /// The examples that bound its report: what the client told when it was drawn, at least 1. What it tells later
+    /// changes nothing. None where no number of a client is kept, and for a relay, which counts its clients' itself.
+    fn examples_max(&self, job: &JobFile) -> Option<u64> {
+        let is_hidden = self.task == Task::Train && job.hides_updates();
+        (!is_hidden && !self.is_sum()).then(|| self.examples.max(1))
+    }
+
+    /// The largest weight of its report: at most the job's, and the examples that bound it.
+    pub fn weight_max(&self, job: &JobFile) -> u32 {
+        let job_max = job.update.weight_max;
+        self.examples_max(job).map_or(job_max, |examples| u32::try_from(examples).unwrap_or(u32::MAX).min(job_max))
     }
 
     /// Whether it brings the sum of a relay or of a group, and not an update.
@@ -157,9 +162,9 @@ impl AssignmentRow {
         }
     }
 
-    /// Most steps of its report, where a rule reads them and the client told its examples.
+    /// Most steps of its report, where a rule reads them.
     pub fn steps_max(&self, spec: &JobSpec) -> Option<u64> {
-        spec.steps_max(self.base_version, self.examples).filter(|_| self.examples > 0)
+        spec.steps_max(self.base_version, self.examples_max(&spec.file)?)
     }
 
     /// When it takes no more reports.
@@ -610,5 +615,38 @@ impl TryFrom<AssignmentView> for Assignment {
             shape: session.shape(),
             attributes: row.attributes.0,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOB: &str = "name = 'a'\npopulation = 'b'\n[model]\nparameters = [{ name = 'w', shape = [2] }]\n[update]\n\
+                       weight_max = 50\n[aggregation]\ncombine = 'uniform_mean'\n[training]\nepochs = 1\n\
+                       optimizer = { kind = 'sgd', learning_rate = 0.1 }\n";
+
+    fn weight_max(task: Task, examples: u64, places: u32, rest: &str) -> u32 {
+        let job = JobFile::parse(&format!("{JOB}{rest}")).unwrap();
+        let round = RoundKey { job: JobId::from_random([1; 16]), task, number: 1 };
+        let (id, client) = (AssignmentId::from_random([2; 16]), ClientId::from_random([3; 16]));
+        let drawn = NewAssignment { id, round, client, base_version: 0, examples, places, term: Term::Round };
+        drawn.stored(0).weight_max(&job)
+    }
+
+    #[test]
+    fn a_report_weighs_at_most_what_its_client_told_and_one_if_it_told_none() {
+        for task in [Task::Train, Task::Evaluate] {
+            let capped = [0, 1, 7, 51, u64::MAX].map(|examples| weight_max(task, examples, 0, ""));
+            assert_eq!(capped, [1, 1, 7, 50, 50], "{task}");
+        }
+    }
+
+    #[test]
+    fn a_round_without_figures_of_its_clients_and_a_relay_have_the_cap_of_the_job() {
+        assert_eq!(weight_max(Task::Train, 0, 4, ""), 50, "a relay bounds its clients itself");
+        let masked = "[secure_aggregation]\n";
+        assert_eq!(weight_max(Task::Train, 0, 0, masked), 50, "no number of examples is kept");
+        assert_eq!(weight_max(Task::Evaluate, 0, 0, masked), 1);
     }
 }

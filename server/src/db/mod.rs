@@ -15,6 +15,7 @@ mod clients;
 mod cluster;
 mod connect;
 mod counts;
+mod decoded;
 mod devices;
 mod downloading;
 mod downloads;

@@ -106,15 +106,16 @@ macro_rules! fetch {
         match $tx {
             $crate::db::Tx::Sqlite(tx) => {
                 let stopwatch = $crate::runtime::clock::Stopwatch::start();
-                let query = sqlx::query_as::<_, $row>(tx.text($sql))$(.bind($arg))*;
-                let found = query.$how(&mut ***tx).await;
+                let query = sqlx::query(tx.text($sql))$(.bind($arg))*;
+                let found = query.try_map(|row| $crate::db::decoded::decoded::<_, $row>(&row, $sql)).$how(&mut ***tx).await;
                 tx.asked(stopwatch, &found);
                 found?
             }
             #[cfg(feature = "postgres")]
             $crate::db::Tx::Postgres(tx) => {
                 let stopwatch = $crate::runtime::clock::Stopwatch::start();
-                let found = sqlx::query_as::<_, $row>($sql)$(.bind($arg))*.$how(&mut ***tx).await;
+                let query = sqlx::query($sql)$(.bind($arg))*;
+                let found = query.try_map(|row| $crate::db::decoded::decoded::<_, $row>(&row, $sql)).$how(&mut ***tx).await;
                 tx.asked(stopwatch, &found);
                 found?
             }
@@ -164,7 +165,8 @@ macro_rules! fetch_in {
                 $crate::db::Tx::Sqlite(tx) => {
                     let stopwatch = $crate::runtime::clock::Stopwatch::start();
                     let mut query = $crate::db::tx::listed::<sqlx_sqlite::Sqlite>([tx.begins(), $sql], texts, $rest);
-                    let rows = query.build_query_as::<$row>().fetch_all(&mut ***tx).await;
+                    let query = query.build().try_map(|row| $crate::db::decoded::decoded::<_, $row>(&row, $sql));
+                    let rows = query.fetch_all(&mut ***tx).await;
                     tx.asked(stopwatch, &rows);
                     found.extend(rows?);
                 }
@@ -172,7 +174,8 @@ macro_rules! fetch_in {
                 $crate::db::Tx::Postgres(tx) => {
                     let stopwatch = $crate::runtime::clock::Stopwatch::start();
                     let mut query = $crate::db::tx::listed::<sqlx_postgres::Postgres>(["", $sql], texts, $rest);
-                    let rows = query.build_query_as::<$row>().fetch_all(&mut ***tx).await;
+                    let query = query.build().try_map(|row| $crate::db::decoded::decoded::<_, $row>(&row, $sql));
+                    let rows = query.fetch_all(&mut ***tx).await;
                     tx.asked(stopwatch, &rows);
                     found.extend(rows?);
                 }

@@ -100,10 +100,7 @@ fn described(services: &Services, client: &ClientRow, work: &Work, spec: &JobSpe
         false => row.term().seed(round.seed(), client.number),
     };
     // An update with a larger weight than the client told is refused, so the client learns what it told.
-    let weight_max = match row.is_sum() {
-        true => spec.plan.weight_max,
-        false => row.weight_max(spec.plan.weight_max),
-    };
+    let weight_max = row.weight_max(&spec.file);
     let plan = spec.plan_of_round(round.goal, round.policy().clip_norm);
     let training = round.policy().training(&plan.training);
     Some(Assignment {

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use tributary_protocol::id::{Name, Secret, SecretKind};
 use tributary_protocol::sealed::Sealed;
 use tributary_server::Config;
+use tributary_server::api::WebOrigin;
 use tributary_server::guard::Limits;
 use tributary_server::net::{AcmeSettings, ConnectionLimits, TlsSource, directory_beside};
 use tributary_server::notify::{ABANDONED_DEFAULT, NotifySettings};
@@ -198,6 +199,11 @@ struct ServeSettings {
     /// trains with them. Drawings stay on the device.
     #[arg(long, env = "TRIBUTARY_JOIN", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     join: Option<bool>,
+    /// An origin whose pages may use the device API from a browser, such as https://app.example.org; may be repeated.
+    /// In the variable, `,` stands between two. The operator API allows none [default: only pages of the coordinator's
+    /// own origin].
+    #[arg(long, env = "TRIBUTARY_CORS_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
+    cors_origin: Vec<WebOrigin>,
     /// A webhook that is notified by POST of each change of a job's health, and of what else an operator should know
     /// (docs/operations.md). Put slack+ or teams+ before a URL of Slack or Teams. Needs --notify-secret.
     #[arg(long, env = "TRIBUTARY_NOTIFY_URL", value_name = "URL")]
@@ -290,6 +296,7 @@ impl ServeArgs {
                 upload_memory: settings.upload_memory.map_or(defaults.upload_memory, |UploadMemory(bytes)| bytes),
                 metrics: settings.metrics.unwrap_or_default().into(),
                 join: settings.join.unwrap_or_default(),
+                cors_origins: settings.cors_origin,
                 connections: ConnectionLimits {
                     max: settings.connections_max.map(NonZeroUsize::get),
                     per_address: settings.connections_per_address.map(NonZeroUsize::get),
@@ -436,6 +443,7 @@ impl ServeSettings {
             checkins_per_second: self.checkins_per_second.or(file.checkins_per_second),
             metrics: self.metrics.or(file.metrics),
             join: self.join.or(file.join),
+            cors_origin: if self.cors_origin.is_empty() { file.cors_origin } else { self.cors_origin },
             notify_url: self.notify_url.or(file.notify_url),
             notify_population: if self.notify_population.is_empty() {
                 file.notify_population

@@ -72,6 +72,23 @@ fn operators_have_an_address_of_their_own() {
 }
 
 #[test]
+fn pages_of_other_origins_are_named_one_by_one() {
+    let of = |line: &str| settings_of(line).unwrap().coordinator.cors_origins;
+    assert_eq!(of(""), []);
+    let (app, local) = ("https://app.example.org", "http://localhost:5173");
+    let both = [app, local].map(|origin| origin.parse().unwrap());
+    assert_eq!(of(&format!("--cors-origin {app} --cors-origin {local}")), both);
+    let file = settings_of_file(&format!("cors_origin = ['{app}', '{local}']"), "").unwrap();
+    assert_eq!(file.coordinator.cors_origins, both);
+    for origin in ["*", "https://app.example.org/", "app.example.org", "https://*.example.org"] {
+        let refused = Line::try_parse_from(["serve", "--cors-origin", origin]).err().unwrap().to_string();
+        assert!(refused.contains("is no origin of pages"), "{refused}");
+        let refused = settings_of_file(&format!("cors_origin = ['{origin}']"), "").unwrap_err().to_string();
+        assert!(refused.contains("is no origin of pages"), "{refused}");
+    }
+}
+
+#[test]
 fn plain_http_leaves_this_machine_only_by_consent() {
     let error = settings_of("--listen 0.0.0.0:7300").unwrap_err();
     assert!(error.cause::<PlaintextError>().is_some() && error.hint().is_some(), "{error}");

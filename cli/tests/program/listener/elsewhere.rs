@@ -118,7 +118,7 @@ fn the_printed_line_makes_a_client_on_another_host() {
     let create = format!("{operator}; tributary job create circle.toml");
     succeeds(&shell(&hosts.coordinator, here, &create).output().unwrap());
 
-    let client = line(&text, "tributary client run");
+    let client = line(&text, "TRIBUTARY_TOKEN=");
     assert!(client.contains("--server https://198.51.100.1:7300 "), "{client}");
     std::fs::write(there.join("examples.csv"), "x,y,inside\n0.1,0.2,1\n0.9,0.8,0\n").unwrap();
     let trained = succeeds(&shell(&hosts.client, there, &format!("{client} --once")).output().unwrap());

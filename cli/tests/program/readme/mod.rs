@@ -179,7 +179,8 @@ fn the_first_round_on_a_table_of_ones_own_takes_eight_commands() {
     let all: Vec<String> = blocks(&readme).into_iter().flat_map(|block| lines_of(&block)).collect();
     let serve = all.iter().position(|line| *line == SERVE.trim()).expect("the README starts a coordinator");
     let watch = all.iter().position(|line| line.starts_with("tributary job watch")).expect("and follows a job");
-    let is_command = |line: &&String| line.starts_with("tributary ") || line.starts_with("export ");
+    let begins = ["tributary ", "export ", "TRIBUTARY_TOKEN="];
+    let is_command = |line: &&String| begins.iter().any(|begin| line.starts_with(begin));
     assert_eq!(all[serve..=watch].iter().filter(is_command).count(), 8, "{all:?}");
 }
 

@@ -10,7 +10,7 @@ fn check_first_line(serving: &Value) {
     assert_eq!((&serving["event"], &serving["population"]), (&"serving".into(), &"p".into()), "{serving}");
     let (token, url) = (serving["enrolment_token"].as_str().unwrap(), serving["url"].as_str().unwrap());
     let expected = format!(
-        "tributary client run --server {} --token {token} --state-dir client --csv examples.csv",
+        "TRIBUTARY_TOKEN={token} tributary client run --server {} --state-dir client --csv examples.csv",
         url.trim_end_matches('/')
     );
     assert_eq!(serving["client_command"], *expected, "{serving}");

@@ -35,11 +35,19 @@ def pack(arrays: Mapping[str, Any], parameters: Iterable[Mapping[str, Any]]) -> 
         name, shape = parameter["name"], tuple(parameter["shape"])
         if name not in arrays:
             raise DoesNotFit(f"the trainer returned no parameter {name!r}")
-        array = np.ascontiguousarray(arrays[name], dtype="<f4").reshape(np.shape(arrays[name]))
+        array = _floats(name, arrays[name])
         if array.shape != shape:
             raise DoesNotFit(f"the parameter {name!r} has the shape {array.shape}, not {shape}")
         parts.append(array.tobytes())
     return b"".join(parts)
+
+
+def _floats(name: str, values: Any) -> np.ndarray:
+    """The values as f32. numpy would drop an imaginary part with a warning."""
+    array = np.asarray(values)
+    if np.iscomplexobj(array):
+        raise TypeError(f"the parameter {name!r} is {array.dtype}: parameters are real numbers")
+    return np.ascontiguousarray(array, dtype="<f4").reshape(array.shape)
 
 
 def to_safetensors(arrays: Mapping[str, Any]) -> bytes:
@@ -47,13 +55,11 @@ def to_safetensors(arrays: Mapping[str, Any]) -> bytes:
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     parts, end = [], 0
     for name, array in arrays.items():
-        part = np.ascontiguousarray(array, dtype="<f4").tobytes()
+        part = _floats(name, array).tobytes()
         header[name] = {"dtype": "F32", "shape": list(np.shape(array)), "data_offsets": [end, end + len(part)]}
         parts.append(part)
         end += len(part)
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + b"".join(parts)
+    return _file(header, parts)
 
 
 def from_safetensors(file: bytes) -> Arrays:
@@ -68,3 +74,17 @@ def from_safetensors(file: bytes) -> Arrays:
         first, last = tensor["data_offsets"]
         arrays[name] = np.frombuffer(data[first:last], dtype="<f4").reshape(tensor["shape"])
     return arrays
+
+
+def with_card(file: bytes, card: Mapping[str, Any]) -> bytes:
+    """A safetensors file that also says what its model is."""
+    size = int.from_bytes(file[:8], "little")
+    header = json.loads(file[8 : 8 + size])
+    metadata = {**header.pop("__metadata__", {}), "tributary": json.dumps(card, separators=(",", ":"))}
+    return _file({"__metadata__": metadata, **header}, [memoryview(file)[8 + size :]])
+
+
+def _file(header: Mapping[str, Any], parts: Iterable[Any]) -> bytes:
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, *parts])

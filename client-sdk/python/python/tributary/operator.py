@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import ssl
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from hashlib import sha256
 from http.client import HTTPException
+from os import PathLike
 from typing import Any, Optional, Union
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 from ._core import Refused, Unreachable, Untrusted
-from .arrays import Arrays, from_safetensors
+from .arrays import Arrays, from_safetensors, with_card
 from .authorities import Authorities, pem
 from .job import Job
 
@@ -23,6 +27,10 @@ log = logging.getLogger("tributary")
 
 WAIT_S = 30
 """How long the coordinator may hold a request for the next event."""
+ANSWER_S = 60
+"""How long a request may take beside the sending of its body .."""
+UPLOAD_BYTES_PER_S = 64 * 1024
+""".. which is sent at least at this rate."""
 PAUSE_S = 1.0
 """Pause before a request of `watch` is repeated, doubled after each further failure .."""
 PAUSE_MAX_S = 60.0
@@ -139,8 +147,45 @@ class Operator:
         """A model version as arrays by name; the newest by default."""
         job = self._id(job)
         if version is None:
-            version = max(one["version"] for one in self._pages(f"/jobs/{job}/models") if "deleted_at_ms" not in one)
+            version = self._version(job, None)["version"]
         return from_safetensors(self._call("GET", f"/jobs/{job}/models/{version}"))
+
+    def export(self, job: str, version: Optional[int], path: Union[str, PathLike[str]], *, form: str = "f32") -> None:
+        """Writes a model version as a safetensors file, as `tributary job export` does; None is the newest.
+
+        A file of the form `"f32"` says what the model is and what it is fed: `tributary.load(path)` predicts with it.
+        `"f16"` is rounded and half as large. The file is written whole or not at all. Raises `ValueError` for a form
+        or a version that there is not.
+        """
+        if form not in ("f32", "f16"):
+            raise ValueError(f"{form!r} is not f32 or f16; ONNX files are written by `tributary job export --form onnx`")
+        found = self.job(job)
+        about = self._version(found["id"], version)
+        address = f"/jobs/{found['id']}/models/{about['version']}"
+        if form == "f16":
+            file = self._call("GET", f"{address}?form=f16")
+        else:
+            plain = self._call("GET", address)
+            if sha256(plain).hexdigest() != about["sha256"]:
+                raise Unreachable(f"what {self._base} sent is not version {about['version']}: its SHA-256 is another")
+            file = with_card(plain, _card(found, about))
+        part = f"{os.fspath(path)}.part"
+        try:
+            with open(part, "wb") as written:
+                written.write(file)
+            os.replace(part, path)
+        except BaseException:
+            with suppress(OSError):
+                os.remove(part)
+            raise
+
+    def _version(self, job: str, wanted: Optional[int]) -> dict[str, Any]:
+        """A version that is not deleted; the newest for None."""
+        versions = [one for one in self._pages(f"/jobs/{job}/models") if "deleted_at_ms" not in one]
+        found = versions if wanted is None else [one for one in versions if one["version"] == wanted]
+        if not found:
+            raise ValueError("there is no version yet" if wanted is None else f"there is no version {wanted}")
+        return max(found, key=lambda one: one["version"])
 
     def _id(self, job: str) -> str:
         if job.startswith("job_"):
@@ -182,7 +227,8 @@ class Operator:
             headers["Content-Type"] = kind
         request = Request(self._base + path, data=body, headers=headers, method=method)
         try:
-            with self._open(request, timeout=WAIT_S + 30) as answer:
+            # The time-out is that of sending the whole body, not of each piece.
+            with self._open(request, timeout=ANSWER_S + len(body or b"") / UPLOAD_BYTES_PER_S) as answer:
                 return answer.read()
         except HTTPError as error:
             raise _refused(error) from None
@@ -192,6 +238,18 @@ class Operator:
             if isinstance(reason, ssl.SSLCertVerificationError):
                 raise Untrusted(f"the certificate of {self._base} is not trusted: {reason.verify_message}") from None
             raise Unreachable(f"{self._base} does not answer: {reason}") from None
+
+
+def _card(job: Mapping[str, Any], version: Mapping[str, Any]) -> dict[str, Any]:
+    """What the file of a version says of itself."""
+    return {
+        "job": job["file"]["name"],
+        "version": version["version"],
+        "sha256": version["sha256"],
+        "plan_sha256": job["plan_hash"],
+        "loss": job["file"]["training"]["loss"],
+        "model": job["file"]["model"],
+    }
 
 
 def _refused(error: HTTPError) -> Exception:

@@ -2597,6 +2597,8 @@ export type ProblemType =
 export interface Progress {
   /** Accuracy of the newest evaluated version, 0 to 1. */
   accuracy?: number;
+  /** Whether the job has committed all its rounds and ends with the evaluation that is still waited for. */
+  awaits_evaluation?: boolean;
   /** The best evaluated version. */
   best?: BestVersion;
   /** Bytes that clients downloaded in all rounds. */
@@ -2605,8 +2607,8 @@ export interface Progress {
   bytes_up: number;
   /**
    * Time until the job has committed the rounds of its stop policy, at the median pace of its last
-   * rounds, in milliseconds. Absent if the job does not run, has no such limit or a schedule, or has not
-   * had two rounds.
+   * rounds, in milliseconds. Absent if the job does not run, has no such limit or a schedule, has not
+   * had two rounds, or has them all.
    */
   ends_in_ms?: number;
   /** Loss of the newest evaluated version. */
@@ -2931,8 +2933,9 @@ export type Round = Traffic & {
   deadline_at_ms?: number;
   /**
    * Gradient diversity of the updates: the sum of the squared norms of the weighted deltas over the
-   * squared norm of their sum (Yin et al. 2018, definition 1). It is 1 / updates for equal deltas and 1
-   * for orthogonal ones.
+   * squared norm of their sum (Yin et al. 2018, definition 1). It is 1 for orthogonal deltas and 1 / m
+   * for equal ones, where m is the number of updates that count alike: `(sum of weights)^2 / sum of
+   * squared weights`, which is the number of updates only for equal weights.
    */
   diversity?: number;
   /** Time at which the round was committed or abandoned. */

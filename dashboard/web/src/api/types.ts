@@ -74,7 +74,6 @@ export type {
   Target,
   Task,
   Token,
-  WhatIf,
 } from "./schema";
 
 /** A page of a list. The document spells it out in the answer of each list. */

@@ -1,6 +1,6 @@
 // The times of assignments: their segments on a time line, and the reports that another deadline would have dropped.
 
-import type { Assignment, Round, WhatIf } from "../api/types";
+import type { Assignment, Round } from "../api/types";
 
 export type SegmentKind = "download" | "train" | "upload" | "wait" | "lost" | "late";
 
@@ -85,10 +85,4 @@ export function uploadMs(assignment: Assignment): number | undefined {
 export function lateMs(assignment: Assignment): number | undefined {
   const { straggler, late_at_ms, assigned_at_ms } = assignment;
   return straggler === "finished_late" && late_at_ms !== undefined ? late_at_ms - assigned_at_ms : undefined;
-}
-
-/** Reports that a deadline would have dropped: the coordinator's figure where there is one, else a count. */
-export function droppedBy(deadlineMs: number, reportsMs: readonly number[], known: readonly WhatIf[] = []): number {
-  const exact = known.find((entry) => entry.deadline_ms === deadlineMs);
-  return exact ? exact.dropped : reportsMs.filter((ms) => ms > deadlineMs).length;
 }

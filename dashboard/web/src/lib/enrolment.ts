@@ -8,14 +8,14 @@ export function serverOf(page: string): string {
   return url.href.replace(/\/$/, "");
 }
 
-/** Starts a client on a table. */
+/** Starts a client on a table. The token is no argument, because other users of a machine can see command lines. */
 export function clientCommand(server: string, token: string): string {
-  return `tributary client run --server ${server} --token ${token} --state-dir client --csv examples.csv`;
+  return `TRIBUTARY_TOKEN=${token} tributary client run --server ${server} --state-dir client --csv examples.csv`;
 }
 
 /** Starts clients on the built-in digits, for a first job. */
 export function fleetCommand(server: string, token: string): string {
-  return `tributary client run --server ${server} --token ${token} --fleet 5 --dataset digits`;
+  return `TRIBUTARY_TOKEN=${token} tributary client run --server ${server} --fleet 5 --dataset digits`;
 }
 
 /** What an app reads from the QR code. */

@@ -4,7 +4,7 @@ import { ALONE } from "./templates";
 
 /** So much of a file is looked at, in bytes. */
 export const HEAD_BYTES = 4 << 20;
-/** With so many different numbers, a target is taken for a quantity, with fewer for classes. */
+/** With so many different numbers, or with decimals, a target is taken for a quantity, else for classes. */
 const NUMBERS_MIN = 20;
 /** Units of a hidden layer, and the examples for each of its parameters below which there is none. */
 const HIDDEN = 32;
@@ -75,7 +75,8 @@ function columnOf(name: string, fields: string[]): TableColumn {
 
 /** What is most likely learned from a column. */
 export function goalOf({ kind, texts }: TableColumn): Goal {
-  return kind === "number" && texts.length >= NUMBERS_MIN ? "number" : "classes";
+  const isQuantity = texts.length >= NUMBERS_MIN || texts.some((text) => !Number.isInteger(Number(text)));
+  return kind === "number" && isQuantity ? "number" : "classes";
 }
 
 /** The job file for a table, as TOML. Throws an error for people where there is none. */

@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { AttributeName, ClassStats, Client, Overview, Page, Population } from "../api/types";
 import { countedText, dropRate, findings, workText } from "../lib/bias";
 import { bytes, count, duration, percent, plural, presence, words } from "../lib/format";
+import { KEYS_HELP } from "../lib/keys";
 import { merged } from "../lib/shapes";
 import { links, setQuery, useLocation } from "../router";
 import { useResource } from "../ui/connection";
@@ -213,6 +214,8 @@ function ClientTable({ population, about }: { population: string; about: Populat
           <span>Search</span>
           <input
             type="search"
+            aria-keyshortcuts="/"
+            data-tip={KEYS_HELP}
             value={text}
             placeholder="number, id or attribute, such as android"
             onInput={(event) => setText(event.currentTarget.value)}
@@ -265,7 +268,7 @@ function NoClients({ population, search }: { population: string; search: string 
   return (
     <Empty title="No client has enrolled yet" command={`tributary token create --population ${population}`}>
       Apps enrol with a token of their population. Make one, then start a client with it:
-      <Command text="tributary client run --token ENROLMENT_TOKEN --state-dir client-1 --csv examples.csv" />
+      <Command text="TRIBUTARY_TOKEN=ENROLMENT_TOKEN tributary client run --state-dir client-1 --csv examples.csv" />
     </Empty>
   );
 }

@@ -101,7 +101,7 @@ function Figures({ job }: { job: Job }) {
       ) : (
         <Stat
           label="Time left"
-          value={progress?.ends_in_ms === undefined ? UNKNOWN : `≈ ${duration(progress.ends_in_ms)}`}
+          value={timeLeft(progress)}
           detail={leftDetail(job)}
           title="until the job has its rounds, at the median pace of the last twenty"
         />
@@ -117,6 +117,11 @@ function Figures({ job }: { job: Job }) {
   );
 }
 
+function timeLeft(progress: Job["progress"]): string {
+  if (progress?.awaits_evaluation) return "evaluation";
+  return progress?.ends_in_ms === undefined ? UNKNOWN : `≈ ${duration(progress.ends_in_ms)}`;
+}
+
 /** On what the accuracy was measured, and at which one the job ends. */
 function accuracyDetail(progress: Job["progress"], stop: number | undefined): string | undefined {
   const parts = [
@@ -129,6 +134,7 @@ function accuracyDetail(progress: Job["progress"], stop: number | undefined): st
 /** Why the time that is left is unknown, or what may end the job sooner. */
 function leftDetail(job: Job): string | undefined {
   const { stop, schedule } = job.file;
+  if (job.progress?.awaits_evaluation) return "the rounds are done, their last evaluation is waited for";
   if (job.progress?.ends_in_ms !== undefined) return stop?.accuracy === undefined ? undefined : "or sooner";
   if (job.state !== "running") return undefined;
   if (schedule) return "by its schedule";

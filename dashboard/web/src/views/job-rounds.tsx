@@ -265,7 +265,7 @@ function NoRounds({ filtered }: { filtered: boolean }) {
   ) : (
     <Empty
       title="No round yet"
-      command="tributary client run --token ENROLMENT_TOKEN --state-dir client-1 --csv examples.csv"
+      command="TRIBUTARY_TOKEN=ENROLMENT_TOKEN tributary client run --state-dir client-1 --csv examples.csv"
     >
       The first one opens as soon as clients check in:
     </Empty>

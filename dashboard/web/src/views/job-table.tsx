@@ -5,6 +5,7 @@ import type { JobOverview } from "../api/types";
 import { Sparkline } from "../charts/sparkline";
 import { briefly, bytes, count, duration, percent, plural, real, short, sureness, UNKNOWN } from "../lib/format";
 import { passes, rank } from "../lib/jobs";
+import { KEYS_HELP } from "../lib/keys";
 import { codecName } from "../lib/settings";
 import { links, setQuery, useLocation } from "../router";
 import { Glyph, StateTag } from "../ui/glyph";
@@ -94,6 +95,8 @@ function Filters({ text, state, archived }: { text: string; state: string; archi
         <span>Search</span>
         <input
           type="search"
+          aria-keyshortcuts="/"
+          data-tip={KEYS_HELP}
           value={typed}
           placeholder="name, tag, population or notes"
           onInput={(event) => type(event.currentTarget.value)}

@@ -1,6 +1,6 @@
 // What other deadlines would have done to the last rounds of a job.
 
-import { useId, useState } from "preact/hooks";
+import { useEffect, useId, useState } from "preact/hooks";
 import type { Job, Outlook, OutlookPoint, RoundPolicy } from "../api/types";
 import { endsSomething } from "../lib/events";
 import { count, duration, plural } from "../lib/format";
@@ -8,8 +8,12 @@ import { useMay, useResource } from "../ui/connection";
 import { NotAvailable, Panel, Pending } from "../ui/parts";
 import { PolicyDialog } from "./policy";
 
-/** A slider over the deadlines that the coordinator played the last rounds with, and buttons that take one over. */
-export function OutlookPanel({ job, changed }: { job: Job; changed: () => void }) {
+/**
+ * A slider over the deadlines that the coordinator played the last rounds with, and buttons that take one over.
+ * `onTried` hears which deadline the slider is at.
+ */
+export function OutlookPanel(props: { job: Job; changed: () => void; onTried?: (deadlineMs: number) => void }) {
+  const { job, changed, onTried } = props;
   const outlook = useResource<Outlook>(`jobs/${job.id}/outlook`, {}, { live: endsSomething(job.id) });
   const may = useMay("operator");
   const [suggested, suggest] = useState<Partial<RoundPolicy>>();
@@ -22,7 +26,7 @@ export function OutlookPanel({ job, changed }: { job: Job; changed: () => void }
       hint={data && `the last ${plural(data.rounds, "round")} played again, with shorter and longer deadlines`}
     >
       {data ? (
-        <Slider outlook={data} onUse={canChange ? suggest : undefined} />
+        <Slider outlook={data} onTried={onTried} onUse={canChange ? suggest : undefined} />
       ) : (
         <Pending resource={outlook} lines={3} missing={<NotAvailable what="The comparison of deadlines" />} />
       )}
@@ -33,7 +37,12 @@ export function OutlookPanel({ job, changed }: { job: Job; changed: () => void }
   );
 }
 
-function Slider({ outlook, onUse }: { outlook: Outlook; onUse: ((policy: Partial<RoundPolicy>) => void) | undefined }) {
+function Slider(props: {
+  outlook: Outlook;
+  onTried: ((deadlineMs: number) => void) | undefined;
+  onUse: ((policy: Partial<RoundPolicy>) => void) | undefined;
+}) {
+  const { outlook, onTried, onUse } = props;
   const id = useId();
   const { points } = outlook;
   const indexOf = (deadlineMs: number) => points.findIndex((point) => point.deadline_ms >= deadlineMs);
@@ -43,8 +52,9 @@ function Slider({ outlook, onUse }: { outlook: Outlook; onUse: ((policy: Partial
   const point = points[at]!;
   const present = points.find((other) => other.deadline_ms === outlook.deadline_ms);
   const goal = point.reports_min;
+  useEffect(() => onTried?.(point.deadline_ms), [point.deadline_ms]);
   return (
-    <div class="what-if what-if-long">
+    <div class="what-if">
       <label for={id}>Try another deadline</label>
       <input
         id={id}

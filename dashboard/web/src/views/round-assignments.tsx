@@ -5,6 +5,7 @@ import type { Assignment } from "../api/types";
 import { tookMs } from "../lib/assignments";
 import { lossReason, STATES, shownState } from "../lib/cohort";
 import { bytes, count, duration, percent, plural, real } from "../lib/format";
+import { shapeWords } from "../lib/shapes";
 import { links } from "../router";
 import { ASSIGNMENTS_MAX, type Assignments } from "../ui/all-assignments";
 import { stateWord } from "../ui/cohort";
@@ -12,14 +13,14 @@ import { StateTag } from "../ui/glyph";
 import { useNarrow } from "../ui/narrow";
 import { Choice, Empty, Hint, Panel } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
-import { Shape } from "./job-sessions";
 
-/** Why the report did not count; a report that did has no reason. */
+/** Why the report did not count; a report that did has no reason. How far the session came is shown on hover. */
 function Reason({ item }: { item: Assignment }) {
   if (item.state === "reported" || item.state === "assigned") return null;
+  const told = [item.explanation ? item.reason : undefined, item.shape && shapeWords(item.shape)];
   return (
     <span class="reason">
-      <Hint text={item.reason && item.explanation ? item.reason : undefined}>{lossReason(item)}</Hint>
+      <Hint text={told.filter(Boolean).join(". ") || undefined}>{lossReason(item)}</Hint>
     </span>
   );
 }
@@ -39,7 +40,6 @@ function columnsOf(task: string, masked: boolean): Column<Assignment>[] {
       sort: (item) => STATES.indexOf(shownState(item)),
       cell: (item) => <StateTag state={shownState(item)} text={stateWord(shownState(item))} />,
     },
-    { head: "Session", cell: (item) => <Shape shape={item.shape} state={shownState(item)} /> },
     { head: "Reason", cell: (item) => <Reason item={item} /> },
     {
       head: "Took",
@@ -99,10 +99,7 @@ const phoneColumns = (masked: boolean): Column<Assignment>[] => [
     sort: (item) => item.client_number,
     cell: (item) => (
       <span class="two-lines">
-        <span class="one-line">
-          <a href={links.client(item.client)}>{item.client_number}</a>
-          <Shape shape={item.shape} state={shownState(item)} />
-        </span>
+        <a href={links.client(item.client)}>{item.client_number}</a>
         <small class="quiet">
           {item.state === "reported" || item.state === "assigned"
             ? !masked && plural(item.weight ?? 0, "example")

@@ -1,11 +1,10 @@
-// How long the clients of a round took, and the reports that another deadline would have dropped.
+// How long the clients of a round took.
 
-import type { ComponentChildren } from "preact";
-import { useId, useMemo, useState } from "preact/hooks";
-import type { Assignment, Round, WhatIf } from "../api/types";
+import { useMemo, useState } from "preact/hooks";
+import type { Assignment, Round } from "../api/types";
 import { Histogram, type Marker } from "../charts/histogram";
-import { droppedBy, lateMs, reportMs, trainMs, uploadMs } from "../lib/assignments";
-import { count, duration, percent, plural } from "../lib/format";
+import { lateMs, reportMs, trainMs, uploadMs } from "../lib/assignments";
+import { duration, plural } from "../lib/format";
 import { median, quantile } from "../lib/scale";
 import { Empty, Panel, Segmented } from "../ui/parts";
 
@@ -19,20 +18,15 @@ const PARTS = [
 
 const TITLES: Record<Part, string> = { report: "From the draw to the report", train: "Training", upload: "Upload" };
 
-/**
- * A histogram of the clients' times, and a slider to try another deadline. `whatIf` has the coordinator's figures;
- * `onUse` takes a deadline over into the round policy, where the operator may change it.
- */
+/** A histogram of the clients' times. `triedMs` is the deadline that is tried on the last rounds, which it marks. */
 export function Deadlines({
   round,
   assignments,
-  whatIf,
-  onUse,
+  triedMs,
 }: {
   round: Round;
   assignments: readonly Assignment[];
-  whatIf: readonly WhatIf[];
-  onUse: ((deadlineMs: number) => void) | undefined;
+  triedMs: number | undefined;
 }) {
   const [part, setPart] = useState<Part>("report");
   const { of, label } = PARTS.find((entry) => entry.value === part)!;
@@ -41,7 +35,6 @@ export function Deadlines({
   // A relay would have brought what it had at another deadline.
   const tells = assignments.every((item) => item.places === undefined);
   const late = useMemo(() => missedMs(round, assignments), [round, assignments]);
-  const [tried, setTried] = useState<number>();
   const deadlineMs = deadlineOf(round);
   const switcher = <Segmented label="Which time" value={part} onChange={setPart} options={PARTS} />;
   if (values.length === 0 && (part !== "report" || late.length === 0)) {
@@ -61,14 +54,12 @@ export function Deadlines({
       ? `No report counted; ${plural(late.length, "client")} finished late.`
       : `${label}: ${plural(values.length, "client")}, median ${middle}, p90 ${mostly}.`;
   const slowest = Math.max(sorted.at(-1) ?? 0, part === "report" ? (late.at(-1) ?? 0) : 0);
-  const most = Math.ceil(slowest * 1.15);
-  // Where reports were missing, the first question is how much longer; else which deadline would have been enough.
-  const first = late.length > 0 ? late.at(-1)! : quantile(sorted, 0.8)!;
-  const at = Math.min(tried ?? first, most);
-  const markers: Marker[] = part === "report" && tells ? [{ at, label: `tried: ${duration(at)}`, tone: "other" }] : [];
-  // Drawn where it does not squeeze the distribution; the sentence below says it anyway.
-  if (deadlineMs !== undefined && deadlineMs < slowest * 3)
-    markers.push({ at: deadlineMs, label: `deadline ${duration(deadlineMs)}`, tone: "deadline" });
+  // Drawn where they do not squeeze the distribution.
+  const fits = (ms: number | undefined) => ms !== undefined && ms < slowest * 3;
+  const markers: Marker[] = [];
+  if (part === "report" && tells && fits(triedMs))
+    markers.push({ at: triedMs!, label: `tried: ${duration(triedMs)}`, tone: "other" });
+  if (fits(deadlineMs)) markers.push({ at: deadlineMs!, label: `deadline ${duration(deadlineMs)}`, tone: "deadline" });
   return (
     <Panel title="How long clients took" actions={switcher} hint={text}>
       <Histogram
@@ -78,11 +69,6 @@ export function Deadlines({
         xTitle={`${TITLES[part]}, time`}
         description={`${text}${deadlineMs === undefined ? "" : ` The deadline was ${duration(deadlineMs)}.`}`}
       />
-      {part === "report" && tells && (
-        <WhatIfSlider at={at} most={most} onTry={setTried} onUse={onUse}>
-          <Outcome round={round} at={at} values={values} late={late} whatIf={whatIf} />
-        </WhatIfSlider>
-      )}
     </Panel>
   );
 }
@@ -99,77 +85,4 @@ function missedMs(round: Round, assignments: readonly Assignment[]): number[] {
     .map(lateMs)
     .filter((ms) => ms !== undefined)
     .sort((a, b) => a - b);
-}
-
-function WhatIfSlider(props: {
-  at: number;
-  most: number;
-  onTry: (deadlineMs: number) => void;
-  onUse: ((deadlineMs: number) => void) | undefined;
-  /** What the deadline would have changed. */
-  children: ComponentChildren;
-}) {
-  const { at, most, onTry, onUse } = props;
-  const id = useId();
-  return (
-    <div class="what-if">
-      <label for={id}>Try another deadline</label>
-      <input
-        id={id}
-        type="range"
-        min={0}
-        max={most}
-        step={Math.max(1, Math.round(most / 400))}
-        value={at}
-        aria-valuetext={duration(at)}
-        onInput={(event) => onTry(Number(event.currentTarget.value))}
-      />
-      <output for={id} aria-live="polite">
-        {props.children}
-      </output>
-      {onUse && (
-        <button type="button" class="small" onClick={() => onUse(Math.ceil(at))}>
-          Use this deadline
-        </button>
-      )}
-    </div>
-  );
-}
-
-/** What another deadline would have changed in the round, in a sentence. */
-function Outcome(props: {
-  round: Round;
-  at: number;
-  values: readonly number[];
-  late: readonly number[];
-  whatIf: readonly WhatIf[];
-}) {
-  const { round, at, values, late, whatIf } = props;
-  const real = deadlineOf(round);
-  const dropped = droppedBy(at, values, whatIf);
-  const gained = late.filter((ms) => ms <= at).length;
-  const left = values.length - dropped + gained;
-  return (
-    <>
-      A deadline of <b>{duration(at)}</b> would have{" "}
-      {gained > 0 && dropped === 0 ? (
-        <>
-          counted <b>{count(gained)}</b> more: {plural(left, "report")}
-        </>
-      ) : (
-        <>
-          dropped <b>{count(dropped)}</b> of {plural(values.length, "report")} (
-          {percent(dropped / Math.max(1, values.length), 0)})
-        </>
-      )}
-      {left < round.minimum ? (
-        <>; the round would have been abandoned, its minimum is {count(round.minimum)}.</>
-      ) : round.reason === "too_few_reports" ? (
-        <>, enough for the minimum of {count(round.minimum)}.</>
-      ) : (
-        "."
-      )}
-      {real !== undefined && <span class="quiet"> The real one was {duration(real)}.</span>}
-    </>
-  );
 }

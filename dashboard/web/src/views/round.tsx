@@ -39,6 +39,7 @@ export function RoundView({ job, number }: { job: string; number: number }) {
   const parent = useResource<Job>(`jobs/${job}`);
   const may = useMay("operator");
   const [suggested, suggest] = useState<Partial<RoundPolicy>>();
+  const [tried, setTried] = useState<number>();
   const found = bare.data?.items.find((round) => round.number === number);
   const data: RoundDetail | undefined =
     detail.data ?? (found && { round: found, phases: spansOf(found), explanation: "", what_if: [] });
@@ -88,15 +89,10 @@ export function RoundView({ job, number }: { job: string; number: number }) {
       <Lost items={assignments.items} />
       {!central && <TimeLines round={round} assignments={assignments} />}
       {task === "train" && assignments.items.length > 0 && (
-        <Deadlines
-          round={round}
-          assignments={assignments.items}
-          whatIf={data.what_if}
-          onUse={canChange ? (deadline_ms) => suggest({ deadline_ms }) : undefined}
-        />
+        <Deadlines round={round} assignments={assignments.items} triedMs={tried} />
       )}
       {task === "train" && parent.data && round.ended_at_ms !== undefined && !round.buffer && (
-        <OutlookPanel job={parent.data} changed={parent.refresh} />
+        <OutlookPanel job={parent.data} changed={parent.refresh} onTried={setTried} />
       )}
       {task === "train" && !masked && assignments.items.length > 0 && (
         <Updates round={round} assignments={assignments.items} />

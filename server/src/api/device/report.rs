@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use tributary_engine::job::JobSpec;
 use tributary_engine::round::RetryReason;
 use tributary_protocol::classes::ClassCountsError;
 use tributary_protocol::device::{
@@ -151,8 +152,7 @@ async fn reject(app: &App, client: &ClientRow, (id, task): (AssignmentId, Task),
 /// What an evaluation must keep to.
 struct Bounds {
     assignment: AssignmentRow,
-    /// The job's largest weight.
-    weight_max: u32,
+    spec: Arc<JobSpec>,
     /// The shape of the network's output for one input; none for an app's own network.
     outputs: Option<Vec<usize>>,
 }
@@ -166,7 +166,7 @@ async fn bounds(app: &App, client: &ClientRow, id: AssignmentId) -> Result<Bound
         ModelSpec::Layers(network) => network.shapes().ok().and_then(|mut shapes| shapes.pop()),
         ModelSpec::Parameters(_) => None,
     };
-    Ok(Bounds { assignment, weight_max: file.update.weight_max, outputs })
+    Ok(Bounds { assignment, spec, outputs })
 }
 
 impl Bounds {
@@ -179,11 +179,11 @@ impl Bounds {
         let updates = self.assignment.stands_for(query.reports)?;
         self.check_classes(evaluation).map_err(|error| error.to_string())?;
         if !self.assignment.is_sum() {
-            let weight_max = self.assignment.weight_max(self.weight_max);
+            let weight_max = self.assignment.weight_max(&self.spec.file);
             let weight = u32::try_from(evaluation.examples).unwrap_or(u32::MAX).min(weight_max);
             return Ok(Contribution::of_one(Weight::examples(weight)));
         }
-        let most = u64::from(self.weight_max) * u64::from(updates);
+        let most = u64::from(self.spec.file.update.weight_max) * u64::from(updates);
         match Weight::of_examples(evaluation.examples).filter(|_| evaluation.examples <= most) {
             Some(weight) => Ok(Contribution { weight, updates }),
             None => Err(format!("{} examples, where {updates} evaluations have {most} at most", evaluation.examples)),

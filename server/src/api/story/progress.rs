@@ -20,6 +20,7 @@ pub(in crate::api) async fn of_job(tx: &mut Tx, row: &JobRow, now_ms: i64) -> Re
         measured_on: measured.on,
         loss: measured.loss,
         best: tx.best_version(row.id).await?,
+        awaits_evaluation: awaits_evaluation(row),
         ends_in_ms: rounds_left(row).and_then(|left| ends_in_ms(left, &committed_at_ms, now_ms)),
         bytes_up: totals.bytes_up,
         bytes_down: totals.bytes_down,
@@ -36,9 +37,16 @@ pub(in crate::api) async fn useful_updates(tx: &mut Tx, row: &JobRow) -> Result<
     Ok(story::useful_updates(&rounds, row.file.0.round.goal()))
 }
 
-/// Rounds that a running job has yet to commit. A schedule closes for hours, which no pace of rounds shows.
+/// Rounds that a running job has yet to commit, if any. A schedule closes for hours, which no pace of rounds shows.
 fn rounds_left(row: &JobRow) -> Option<u32> {
     let file = &row.file.0;
     let wanted = file.stop.rounds.filter(|_| row.state == JobState::Running && file.schedule.is_none())?;
-    Some(wanted.saturating_sub(row.rounds_committed))
+    wanted.checked_sub(row.rounds_committed).filter(|left| *left > 0)
+}
+
+/// Whether a running job has its rounds. It ends at once, or with the evaluation of the last one.
+fn awaits_evaluation(row: &JobRow) -> bool {
+    let file = &row.file.0;
+    let has_rounds = file.stop.rounds.is_some_and(|wanted| row.rounds_committed >= wanted);
+    row.state == JobState::Running && has_rounds && file.evaluation.is_some()
 }

@@ -259,11 +259,11 @@ impl Upload {
         if query.weight > job_max {
             return Err(format!("the weight {} is above the job's largest, {job_max}", query.weight));
         }
-        let told = assignment.weight_max(job_max);
+        let told = assignment.weight_max(&spec.file);
         if query.weight > told {
             let weight = query.weight;
             return Err(format!(
-                "the weight {weight} is above the {told} examples that its client had when it was drawn"
+                "the weight {weight} is above {told}, the number of examples that its client told when it was drawn"
             ));
         }
         if let Some(steps_max) = assignment.steps_max(spec).filter(|steps_max| query.steps > *steps_max) {

@@ -176,6 +176,26 @@ async fn a_version_tells_its_evaluation_and_the_best_is_marked() {
 }
 
 #[tokio::test]
+async fn a_job_with_its_rounds_says_that_its_last_evaluation_is_waited_for() {
+    let world = World::start().await;
+    let job: Job = world.create_job(&evaluated_job(&json!({ "stop": { "rounds": 2 } }))).await.ok();
+    let (device, evaluator) = (world.device().await, world.device().await.with("evaluator", "yes"));
+    play_measured(&world, &device, &evaluator, 0.5).await;
+    let progress = async || world.job_now(job.head.id).await.progress.unwrap();
+    assert!(!progress().await.awaits_evaluation);
+    world.hand.advance_ms(1_000);
+    play_round(&world, &device).await;
+    let waits = progress().await;
+    assert_eq!((waits.awaits_evaluation, waits.ends_in_ms), (true, None), "no time is left, and the job has not ended");
+    let [measure] = world.assign([&evaluator]).await;
+    let report = json!({ "examples": 50, "loss": 0.4, "accuracy": 0.6, "evaluate_ms": 3 });
+    assert_eq!(evaluator.evaluate(measure.id, &report).await.status, 200);
+    world.drive().await;
+    assert_eq!(world.job_now(job.head.id).await.head.state, JobState::Completed);
+    assert!(!progress().await.awaits_evaluation);
+}
+
+#[tokio::test]
 async fn retention_keeps_a_pinned_version_until_it_is_unpinned() {
     let world = World::start().await;
     let job = world.job(json!({ "retention": { "models": { "last": 1 } } })).await;

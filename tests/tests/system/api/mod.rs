@@ -3,6 +3,7 @@
 mod accounts;
 mod audit;
 mod clients;
+mod cors;
 mod docs;
 mod enrolment;
 mod feed;

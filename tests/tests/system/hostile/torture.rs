@@ -188,7 +188,7 @@ async fn wrong_values_and_figures() {
             rejected("a weight above the job's", "above the job's largest, 1000", |scene| {
                 Box::pin(async move { scene.put_with("weight", "1001").await })
             }),
-            rejected("a weight above the examples of the check-in", "above the 3 examples", |scene| {
+            rejected("a weight above the examples of the check-in", "above 3, the number of examples", |scene| {
                 Box::pin(async move { scene.put_with("weight", "10").await })
             }),
             row(
@@ -222,7 +222,20 @@ async fn a_weight_above_what_was_told_at_the_draw_is_refused() {
     assert_eq!((again.id, drawn.plan.weight_max, again.plan.weight_max), (drawn.id, 1, 1));
     let refused = boasting.put_update(drawn.id, &figures(200), delta_file(&drawn, &STEP)).await;
     let detail = refused.refused(ProblemType::UpdateRejected).detail;
-    assert!(detail.contains("above the 1 examples that its client had when it was drawn"), "{detail}");
+    assert!(detail.contains("above 1, the number of examples that its client told when it was drawn"), "{detail}");
+    world.check_books(job.head.id).await;
+}
+
+#[tokio::test]
+async fn who_told_no_example_at_the_draw_weighs_one() {
+    let world = World::start().await;
+    let job = world.job(json!({ "eligibility": { "examples_min": 0 } })).await;
+    let device = world.device().await.holding(0);
+    let [drawn] = world.assign([&device]).await;
+    assert_eq!(drawn.plan.weight_max, 1);
+    let refused = device.holding(200).put_update(drawn.id, &figures(200), delta_file(&drawn, &STEP)).await;
+    let detail = refused.refused(ProblemType::UpdateRejected).detail;
+    assert!(detail.contains("the weight 200 is above 1, the number of examples"), "{detail}");
     world.check_books(job.head.id).await;
 }
 
@@ -230,7 +243,7 @@ async fn a_weight_above_what_was_told_at_the_draw_is_refused() {
 #[tokio::test]
 async fn more_steps_than_the_plan_allows_are_refused_where_they_count() {
     let world = World::start().await;
-    let training = json!({ "algorithm": { "kind": "fed_nova" }, "epochs": 2 });
+    let training = json!({ "algorithm": { "kind": "fed_nova" }, "epochs": 2, "batch_size": 4 });
     let round = json!({ "updates_goal": 2, "updates_min": 1 });
     let job = world.job(json!({ "training": training, "round": round })).await;
     let [one, other] = [world.device().await.holding(10), world.device().await.holding(10)];
@@ -240,10 +253,10 @@ async fn more_steps_than_the_plan_allows_are_refused_where_they_count() {
         figures["steps"] = steps.into();
         figures
     };
-    let refused = one.put_update(first.id, &with(21), delta_file(&first, &STEP)).await;
+    let refused = one.put_update(first.id, &with(7), delta_file(&first, &STEP)).await;
     let detail = refused.refused(ProblemType::UpdateRejected).detail;
-    assert!(detail.contains("21 steps are more than its plan and its client's examples allow, 20"), "{detail}");
-    other.put_update(second.id, &with(20), delta_file(&second, &STEP)).await.value();
+    assert!(detail.contains("7 steps are more than its plan and its client's examples allow, 6"), "{detail}");
+    other.put_update(second.id, &with(6), delta_file(&second, &STEP)).await.value();
     world.check_books(job.head.id).await;
 }
 

@@ -23,6 +23,9 @@ use crate::support::{Answer, output, python, within_reason};
 pub(super) const MODULES: &str = "numpy, requests, cryptography";
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/client.py");
 
+/// A decoder of coded sections, and sections to try it on.
+const CODED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/coded_levels.py");
+
 /// Numbers of an example.
 pub(super) const FEATURES: usize = 4;
 pub(super) const CLASSES: usize = 3;
@@ -203,4 +206,15 @@ async fn it_tells_nothing_to_a_server_of_another_ca() {
     let clients: Page<operator::Client> = listening.look("/clients?population=default").await.ok();
     assert!(clients.items.is_empty());
     listening.stop().await;
+}
+
+/// Goal: the page is enough to read coded sections. Method: a decoder written from it reads those of two tests.
+#[tokio::test]
+async fn coded_sections_are_read_by_the_page_of_the_protocol() {
+    let Some(python) = python(MODULES) else { return };
+    let mut command = Command::new(python);
+    command.args(["-B", CODED]);
+    let output = output(command).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "ok");
 }

@@ -92,7 +92,7 @@ pub(super) const TOLD: &[(&str, &str)] = &[
         "buffers clip delta epsilon mechanism noise_multiplier participations_max releases_max sampling separation \
          unit",
     ),
-    ("Progress", "accuracy best bytes_down bytes_up ends_in_ms loss measured_on"),
+    ("Progress", "accuracy awaits_evaluation best bytes_down bytes_up ends_in_ms loss measured_on"),
     ("Qsgd", "bucket levels"),
     ("RandomK", "density values"),
     (
