@@ -2,6 +2,7 @@
 
 pub(crate) mod list;
 mod measured;
+mod ring;
 pub(crate) mod text;
 
 use clap::Subcommand;
@@ -80,7 +81,8 @@ pub(crate) async fn run(command: RoundCommand, api: &Api, output: &Output) -> Re
             });
             output.object(&object, || {
                 let measured = measured::tables(&detail, job.file.model.inputs.as_ref(), output.width);
-                format!("{explanation}\n\n{}{measured}", text::page(round, &assignments, output.width))
+                let ring = detail.ring.as_ref().map(|ring| ring::tables(ring, output.width)).unwrap_or_default();
+                format!("{explanation}\n\n{}{ring}{measured}", text::page(round, &assignments, output.width))
             })
         }
     }

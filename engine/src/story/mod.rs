@@ -6,6 +6,7 @@
 //! | what would other deadlines have done to the last rounds? | [`outlook`] |
 //! | why does a round have its goal, its deadline and its cohort? | [`adapted_goal`], [`adaptation`] |
 //! | what became of the groups of a round whose updates are masked? | [`grouped`] |
+//! | what became of the groups of a round that add up among themselves? | [`ringed`] |
 //! | what became of a client that did not report? | [`Ending`] |
 //! | which course did a session take, how do classes compare? | [`Session::shape`], [`class_stats`], [`funnel`] |
 //! | do the updates of a device class count as often as those of the others? | [`verdicts`] |
@@ -34,6 +35,7 @@ mod pace;
 mod phases;
 mod privacy;
 mod remarks;
+mod rings;
 mod session;
 mod software;
 mod stale;
@@ -57,6 +59,7 @@ pub use pace::{PACE_ROUNDS, ends_in_ms};
 pub use phases::phases;
 pub use privacy::{PlanPoint, course, explained};
 pub use remarks::remarks;
+pub use rings::ringed;
 pub use session::{Session, class_stats, funnel, percentile};
 pub use software::{SdkClients, Unable, incapable};
 pub use stale::{STALE_UPDATES_MAX, StaleUpdate, stalest};

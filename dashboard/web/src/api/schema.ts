@@ -1443,6 +1443,26 @@ export interface FormFile {
 /** Which form. */
 export type Format = "json" | "csv";
 
+/** Who adds up: the members of a group among themselves. */
+export interface Group {
+  /** Groups that a round may form before members send their own updates, 1 to 8. Default: 2. */
+  attempts?: number;
+  /**
+   * Share of `deadline_ms` after which a group forms with those that are ready, 0.1 to 0.9. Default:
+   * 0.6.
+   */
+  form_by?: number;
+  /** Longest silence of a neighbour that owes a frame, in milliseconds, 100 to 600,000. Default: 10,000. */
+  frame_ms?: number;
+  /**
+   * Share of `deadline_ms` after which members send their own updates to the coordinator, above
+   * `form_by` and at most 0.95. Default: 0.8.
+   */
+  star_from?: number;
+  /** How members are connected. */
+  topology: Topology;
+}
+
 /** The reason why a group has no sum. */
 export type GroupFailure =
   | "too_few_members"
@@ -1639,6 +1659,8 @@ export interface JobFile {
   eligibility?: Eligibility;
   /** Evaluation of the global model, on clients or on the coordinator. Default: none. */
   evaluation?: EvaluationPolicy;
+  /** Who adds up the updates: the members of a group among themselves. Default: the coordinator. */
+  group?: Group;
   /** Source of model version 0. Default: `random`. */
   initial_model?: InitialModel;
   /**
@@ -2465,6 +2487,11 @@ export interface Plan {
    * Absent if there is no bound that clients know.
    */
   norm_max?: number;
+  /**
+   * Whether the members of a group add up their updates among themselves, as [`crate::group`] says.
+   * Absent where each sends its own to the coordinator.
+   */
+  ring?: boolean;
   /** Local training settings. */
   training: Training;
   /**
@@ -2890,6 +2917,172 @@ export interface Retention {
   models?: ModelsKept;
 }
 
+/** What a member does next. */
+export type RingAnswer =
+  | (RingRoster & {
+      answer: "formed";
+    })
+  | (RingSum & {
+      answer: "upload";
+    })
+  | {
+      answer: "done";
+      /** Time to wait before the next check-in, in milliseconds. */
+      retry_after_ms: number;
+    }
+  | {
+      answer: "over";
+    }
+  | {
+      answer: "star";
+    };
+
+/** A group that formed. */
+export interface RingAttempt {
+  /** When it formed. */
+  formed_at_ms: number;
+  /** Id of the group. */
+  id: GroupId;
+  /** Its members around the ring: each sends to the next one, the last to the first. */
+  members: RingPart[];
+  /** Number of the attempt, from 1. */
+  number: number;
+  /** SHA-256 of the sum on which its members agreed. Absent before they do. */
+  sha256?: Sha256Hash;
+  /** When it came to this state. */
+  since_ms: number;
+  /** What became of it. */
+  state: RingState;
+}
+
+/** Whom a member could not go on with. */
+export interface RingBlame {
+  /** Number of that client in its population. */
+  client_number: number;
+  /** The step of the schedule, from 0. */
+  step: number;
+  /** What it did. */
+  what: StallKind;
+}
+
+/** How others reach a member. */
+export interface RingMember {
+  /** Host and port, such as `silo-7.example.org:7400`, at most 4 of at most 255 bytes. */
+  addresses: string[];
+  /**
+   * SHA-256 of the SubjectPublicKeyInfo of its device key, in DER. Others accept no other key at its
+   * addresses.
+   */
+  key: Sha256Hash;
+}
+
+/** A member has the sum of its group. */
+export interface RingOutcome {
+  /** The attempt. */
+  attempt: number;
+  /** Bytes that it received from other members. */
+  bytes_received: number;
+  /** Bytes that it sent to other members. */
+  bytes_sent: number;
+  /** SHA-256 of the body of the sum. */
+  sha256: Sha256Hash;
+  /** Time from the roster to the sum, in milliseconds. */
+  took_ms: number;
+}
+
+/** A member of a group. */
+export interface RingPart {
+  /** Whether it was asked to bring the sum. */
+  brings: boolean;
+  /** Bytes that it received from other members. */
+  bytes_received?: number;
+  /** Bytes that it sent to other members. */
+  bytes_sent?: number;
+  /** Number of the client in its population. */
+  client_number: number;
+  /** SHA-256 of the sum that it has. Absent before it says so. */
+  outcome?: Sha256Hash;
+  /** Whom it could not go on with. Absent if it could. */
+  stall?: RingBlame;
+  /** Time from the roster to the sum, in milliseconds. */
+  took_ms?: number;
+  /** Examples behind its update. */
+  weight: number;
+}
+
+/** A member has finished its work, and joins the next attempt. */
+export interface RingReady {
+  /** Number of the attempt that it saw last, 0 before the first. */
+  attempt: number;
+  /** Where others reach it. */
+  member: RingMember;
+  /** Examples, loss and steps of its training. */
+  report: RingReport;
+}
+
+/** What a member tells of its training. */
+export interface RingReport {
+  /** Mean loss of the local training, at most 1e12 in magnitude. */
+  loss?: number;
+  /** Number of optimiser steps. */
+  steps: number;
+  /** Time spent in training, in milliseconds. */
+  train_ms: number;
+  /** Number of examples trained on, from 1 to the plan's `weight_max`. */
+  weight: number;
+}
+
+/** A group. */
+export interface RingRoster {
+  /** Number of the attempt in its round, from 1. */
+  attempt: number;
+  /** Binary places of the integers of the sum. */
+  binary_point: number;
+  /** Time until members send their own updates instead, in milliseconds. */
+  ends_in_ms: number;
+  /** Longest silence of a neighbour that owes a frame, in milliseconds. */
+  frame_ms: number;
+  /** Id of the group, another one in each attempt. */
+  group: GroupId;
+  /** The members around the ring: each sends to the next one, the last to the first. */
+  members: RingMember[];
+  /** The reader's place among the members. */
+  rank: number;
+  /** Whether all updates count alike. Otherwise they count by their examples. */
+  uniform: boolean;
+  /** Largest magnitude of an integer that one update adds. */
+  value_max: number;
+  /** Total weight of the updates, in units of 2^-16 examples: it is in the header of the sum. */
+  weight: number;
+}
+
+/** Why a member could not go on. */
+export interface RingStall {
+  /** The attempt. */
+  attempt: number;
+  /** The neighbour's place among the members. */
+  rank: number;
+  /** The step of the schedule, from 0. */
+  step: number;
+  /** What it did. */
+  what: StallKind;
+}
+
+/** The state of a group that adds up among itself. */
+export type RingState = "formed" | "agreed" | "counted" | "failed";
+
+/** What is known of a sum beside its values. */
+export interface RingSum {
+  /** Examples behind its updates. */
+  examples: number;
+  /** Mean loss of the trainings, weighted by examples. Absent where no member told one. */
+  loss?: number;
+  /** Optimiser steps of all members. */
+  steps: number;
+  /** Time that the members trained, in milliseconds, summed over them. */
+  train_ms: number;
+}
+
 /** What the holder of a token or account may do. Each role may also do what the roles before it may. */
 export type Role = "viewer" | "operator" | "admin";
 
@@ -3046,6 +3239,11 @@ export interface RoundDetail {
   groups?: RoundGroup[];
   /** The phases so far, in order. */
   phases: PhaseSpan[];
+  /**
+   * How members added up among themselves. Absent in jobs without `[group]`, and in other rounds than
+   * trainings.
+   */
+  ring?: RoundRing;
   /** The round. */
   round: Round;
   /**
@@ -3155,6 +3353,16 @@ export interface RoundPolicyChange {
   updates_goal?: number;
   /** Fewest updates for a result. */
   updates_min?: number;
+}
+
+/** How the members of a round added up among themselves. */
+export interface RoundRing {
+  /** The groups that formed, in their order. */
+  attempts: RingAttempt[];
+  /** Why members send their own updates to the coordinator instead. Absent while they need not. */
+  star?: StarReason;
+  /** Clients that have finished, and are in no open group. */
+  waiting: number;
 }
 
 /** What a list of rounds is sorted by. Rounds without the value come last, in both directions. */
@@ -3456,11 +3664,17 @@ export type StalenessWeight =
       kind: "hinge";
     };
 
+/** What a neighbour did. */
+export type StallKind = "unreachable" | "silent" | "closed" | "wrong";
+
 /** Who fixes means, deviations and replacements. */
 export type Standardize = "federated";
 
 /** Whether a client may take part. */
 export type Standing = "active" | "quarantined" | "revoked";
+
+/** The reason why the members of a group send their own updates to the coordinator. */
+export type StarReason = "time" | "attempts" | "too_few" | "disagreement";
 
 /** When a job is complete (`[stop]`): as soon as one of these is reached. */
 export interface StopPolicy {
@@ -3689,6 +3903,11 @@ export interface TopK {
   /** Encoding of the values that are sent. Default: `f16`. */
   values?: SparseValues;
 }
+
+/** How members of a group are connected. */
+export type Topology = {
+  kind: "ring";
+};
 
 /**
  * Bytes of bodies that were sent, those of broken attempts included, and what the same content takes

@@ -15,6 +15,7 @@ import { AssignmentTable } from "./round-assignments";
 import { BufferPanel } from "./round-buffer";
 import { Deadlines } from "./round-deadlines";
 import { GroupsPanel } from "./round-groups";
+import { RingPanel } from "./round-ring";
 import { RoundHead } from "./round-head";
 import { Lost } from "./round-lost";
 import { RelaysPanel } from "./round-relays";
@@ -86,6 +87,7 @@ export function RoundView({ job, number }: { job: string; number: number }) {
       </Panel>
       <BufferPanel job={job} data={data} />
       <GroupsPanel data={data} />
+      <RingPanel data={data} />
       <Lost items={assignments.items} />
       {!central && <TimeLines round={round} assignments={assignments} />}
       {task === "train" && assignments.items.length > 0 && (

@@ -24,8 +24,8 @@ use crate::app::App;
 use crate::db::{DbError, RoundFilter, RoundKey, RoundPlace, RoundRow, Tx};
 use crate::runtime::offload::blocking;
 use tributary_engine::story::{
-    RoundStory, adaptation, adapted_goal, curve as curve_of, explain, grouped, marks as marks_of, phases, scalar_curve,
-    what_if,
+    RoundStory, adaptation, adapted_goal, curve as curve_of, explain, grouped, marks as marks_of, phases, ringed,
+    scalar_curve, what_if,
 };
 
 /// Points of a learning curve: the default and the limit.
@@ -219,11 +219,17 @@ pub(super) async fn show(
         clocks: &clocks,
     };
     Ok(Json(RoundDetail {
-        explanation: [Some(explain(&story, now_ms)), grouped(&groups), adapted_goal(&round), adaptation(&round)]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join(" "),
+        explanation: [
+            Some(explain(&story, now_ms)),
+            grouped(&groups),
+            ring.as_ref().and_then(ringed),
+            adapted_goal(&round),
+            adaptation(&round),
+        ]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(" "),
         phases: phases(&round),
         evaluation,
         what_if: deadlines(&round, &cohort),

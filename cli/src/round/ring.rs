@@ -1,0 +1,73 @@
+//! The groups of a round that add up among themselves, as text.
+
+use tributary_protocol::operator::{RingAttempt, RingPart, RoundRing};
+
+use crate::format::{bytes, duration_ms, or_dash};
+use crate::output;
+
+/// A table of each attempt, with a heading; empty before the first.
+pub(super) fn tables(ring: &RoundRing, width: Option<u16>) -> String {
+    ring.attempts.iter().map(|attempt| format!("\n\n{}", table(attempt, width))).collect()
+}
+
+fn table(attempt: &RingAttempt, width: Option<u16>) -> String {
+    let sum = attempt.sha256.map(|sha256| format!(", SHA-256 {sha256}")).unwrap_or_default();
+    let header = ["client", "examples", "sent", "received", "took", "brings the sum", "could not go on with"];
+    let rows = attempt.members.iter().map(row);
+    format!("attempt {}: {}{sum}\n{}", attempt.number, attempt.state, output::table(&header, rows, width))
+}
+
+fn row(member: &RingPart) -> Vec<String> {
+    let stall = member
+        .stall
+        .map(|stall| format!("client {} ({}, step {})", stall.client_number, stall.what.as_str(), stall.step));
+    vec![
+        member.client_number.to_string(),
+        member.weight.to_string(),
+        or_dash(member.bytes_sent, bytes),
+        or_dash(member.bytes_received, bytes),
+        or_dash(member.took_ms, duration_ms),
+        if member.brings { "yes".into() } else { String::new() },
+        or_dash(stall, |stall| stall),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_protocol::group::messages::StallKind;
+    use tributary_protocol::id::GroupId;
+    use tributary_protocol::operator::RingBlame;
+    use tributary_protocol::state::RingState;
+
+    use super::*;
+
+    #[test]
+    fn a_table_has_what_each_member_moved_and_whom_it_missed() {
+        let member = |client_number, stall| RingPart {
+            client_number,
+            weight: 12,
+            outcome: None,
+            brings: false,
+            bytes_sent: Some(2_500),
+            bytes_received: None,
+            took_ms: None,
+            stall,
+        };
+        let stall = RingBlame { client_number: 9, what: StallKind::Silent, step: 3 };
+        let id = GroupId::from_random([1; 16]);
+        let members = vec![member(7, Some(stall)), member(9, None)];
+        let attempt = RingAttempt {
+            id,
+            number: 2,
+            state: RingState::Failed,
+            formed_at_ms: 0,
+            since_ms: 0,
+            sha256: None,
+            members,
+        };
+        let text = tables(&RoundRing { attempts: vec![attempt], ..RoundRing::default() }, None);
+        assert!(text.contains("attempt 2: failed"), "{text}");
+        assert!(text.contains("2.5 kB") && text.contains("client 9 (silent, step 3)"), "{text}");
+        assert_eq!(tables(&RoundRing::default(), None), "");
+    }
+}
