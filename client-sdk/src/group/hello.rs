@@ -3,14 +3,11 @@
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tributary_protocol::group::{
+    FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind, HELLO_BYTES as BODY_BYTES, Hello as HelloBody,
+};
 
-/// Bytes of a frame before its body.
-const HEADER_BYTES: usize = 24;
-/// Bytes of the group's id and of the receiver's rank.
-const BODY_BYTES: usize = 18;
-const HELLO_BYTES: usize = HEADER_BYTES + BODY_BYTES;
-/// What kind of frame it is.
-const KIND: u8 = 1;
+const HELLO_BYTES: usize = FRAME_HEADER_BYTES + BODY_BYTES;
 
 /// Which group a link is for, and which two members it connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,25 +64,24 @@ impl Hello {
         }
     }
 
-    /// Little-endian: kind, flags, sender, attempt, step, place, part and length of the body; then the body.
+    /// A frame of its own kind: header and body.
     pub(super) fn to_bytes(self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
-        bytes[0] = KIND;
-        bytes[2..4].copy_from_slice(&self.from.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.attempt.to_le_bytes());
-        bytes[20..24].copy_from_slice(&(BODY_BYTES as u32).to_le_bytes());
-        bytes[24..40].copy_from_slice(&self.group);
-        bytes[40..].copy_from_slice(&self.to.to_le_bytes());
+        let (header, body) = bytes.split_at_mut(FRAME_HEADER_BYTES);
+        header.copy_from_slice(&FrameHeader::of(FrameKind::Hello, self.from, self.attempt).encode());
+        body.copy_from_slice(&HelloBody { group: self.group, receiver: self.to }.encode());
         bytes
     }
 
     /// # Errors
     /// [`HelloError::Malformed`] if a byte outside its four fields differs.
     pub(super) fn from_bytes(bytes: &[u8; HELLO_BYTES]) -> Result<Self, HelloError> {
-        let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        let attempt = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-        let group = std::array::from_fn(|at| bytes[HEADER_BYTES + at]);
-        let read = Self { group, attempt, from: u16_at(2), to: u16_at(40) };
+        let (Some(header), Some(body)) = (bytes.first_chunk(), bytes.last_chunk()) else {
+            return Err(HelloError::Malformed);
+        };
+        let header = FrameHeader::decode(header, FRAME_BYTES).map_err(|_| HelloError::Malformed)?;
+        let HelloBody { group, receiver } = HelloBody::decode(body);
+        let read = Self { group, attempt: header.attempt, from: header.from, to: receiver };
         if read.to_bytes() == *bytes { Ok(read) } else { Err(HelloError::Malformed) }
     }
 }

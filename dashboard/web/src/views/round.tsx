@@ -15,10 +15,10 @@ import { AssignmentTable } from "./round-assignments";
 import { BufferPanel } from "./round-buffer";
 import { Deadlines } from "./round-deadlines";
 import { GroupsPanel } from "./round-groups";
-import { RingPanel } from "./round-ring";
 import { RoundHead } from "./round-head";
 import { Lost } from "./round-lost";
 import { RelaysPanel } from "./round-relays";
+import { RingPanel } from "./round-ring";
 import { TimeLines } from "./round-time-lines";
 import { Updates } from "./round-updates";
 

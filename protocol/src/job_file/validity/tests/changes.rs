@@ -175,6 +175,7 @@ pub(super) const CHANGES: &[Change] = &[
     with("secure_aggregation", "secure_aggregation.levels = 8", UNIFORM),
     with("secure_aggregation, groups of 3", "secure_aggregation.group = 3", UNIFORM),
     with("secure_aggregation, one clip", "secure_aggregation.clip = 1.0", UNIFORM),
+    alone("group", "group.topology = { kind = 'ring' }"),
 ];
 
 /// The job file with these changes.
