@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tributary_client::clock::Clock;
 use tributary_client::{
-    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
+    AlwaysOn, Builder, Client, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::problem::ProblemType;
@@ -28,11 +28,28 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Enrols them one after the other, so that their numbers follow their order.
     pub(crate) async fn enrol(server: &str, enrolment: &str, count: u32, learns: Learns) -> Self {
+        Self::enrolled(server, enrolment, count, learns, |builder| builder.clock(Arc::new(JumpingClock::default())))
+            .await
+    }
+
+    /// Those that connect to each other. Their time is the machine's: a neighbour that is asked for too fast is not
+    /// there yet.
+    pub(crate) async fn listening(server: &str, enrolment: &str, count: u32) -> Self {
+        Self::enrolled(server, enrolment, count, Learns::Drawn, |builder| builder.listen("127.0.0.1:0", None)).await
+    }
+
+    async fn enrolled(
+        server: &str,
+        enrolment: &str,
+        count: u32,
+        learns: Learns,
+        made: impl Fn(Builder) -> Builder,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut clients = Vec::new();
         for number in 0..count {
             let builder = Client::builder(server, enrolment).state_dir(directory.path().join(number.to_string()));
-            let client = builder.clock(Arc::new(JumpingClock::default())).build().unwrap();
+            let client = made(builder).build().unwrap();
             client.enrol().await.unwrap();
             clients.push(client);
         }

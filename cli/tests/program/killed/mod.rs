@@ -8,6 +8,7 @@
 mod buffered;
 pub(crate) mod fleet;
 mod private;
+mod ring;
 
 use std::collections::BTreeMap;
 

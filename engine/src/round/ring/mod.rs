@@ -8,6 +8,8 @@
 mod facts;
 mod order;
 mod policy;
+#[cfg(test)]
+mod simulated;
 mod step;
 
 pub use facts::{Agreement, AttemptFacts, RingFacts};

@@ -140,9 +140,15 @@ impl Target {
         let spec = services.spec(&mut tx, round.job).await?;
         let mut spec = spec.ok_or_else(|| Refusal::NotFound(round.job.to_string()))?;
         match (assignment.is_sum(), form == Form::Sum) {
-            (true, false) => return Err(Refusal::OtherForm("this client brings a sum, and no update").into()),
+            (true, false) if assignment.is_of_group() => {
+                return Err(Refusal::OtherForm("this client brings the sum of its group").into());
+            }
+            (true, false) => return Err(Refusal::OtherForm("a relay sends the sum of its clients' updates").into()),
+            (false, true) if spec.file.group.is_some() => {
+                return Err(Refusal::OtherForm("this client is not the one that brings the sum of its group").into());
+            }
             (false, true) => {
-                return Err(Refusal::OtherForm("this client brings no sum now: it sends an update").into());
+                return Err(Refusal::OtherForm("this client is no relay: it sends an update").into());
             }
             (true, true) => spec = spec.of_sums(round.policy().sum_size()),
             (false, false) if spec.file.group.is_some() && tx.ring_star(round.key()).await?.is_none() => {

@@ -32,6 +32,11 @@ pub(super) const TOLD: &[(&str, &str)] = &[
     // Of jobs with secure aggregation, which have sums alone.
     ("RoundGroup", "degree id members reason signed since_ms stage survivors_min threshold"),
     ("RoundGroupMember", "came client_number"),
+    // Of jobs with groups that add up among themselves, which have no privacy.
+    ("RoundRing", "attempts star waiting"),
+    ("RingAttempt", "formed_at_ms id members number sha256 since_ms state"),
+    ("RingPart", "brings bytes_received bytes_sent client_number outcome stall took_ms weight"),
+    ("RingBlame", "client_number step what"),
     ("BestVersion", "accuracy loss measured_on round version"),
     ("BudgetPart", "epsilon job name"),
     ("BudgetState", "budget jobs spent"),
@@ -104,7 +109,7 @@ pub(super) const TOLD: &[(&str, &str)] = &[
     ("RoundBuffer", "concurrency lost_weight slack staleness_max staleness_mean"),
     (
         "RoundDetail",
-        "classes classes_measured_on clocks evaluation explanation groups phases round staleness waiting_for_group what_if",
+        "classes classes_measured_on clocks evaluation explanation groups phases ring round staleness waiting_for_group what_if",
     ),
     ("MemberClock", "client_number clock is_working missed_at_ms"),
     ("ShapeCount", "by_class count shape"),
