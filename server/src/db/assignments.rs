@@ -274,8 +274,11 @@ macro_rules! assignment_view_columns {
             goal_met!(),
             " as goal_met, a.base_version, \
          case when a.base_version < r.base_version then r.base_version - a.base_version else 0 end as staleness, \
-         a.places, a.updates, a.weight, \
-         case when a.updates = 1 or a.places > 0 then a.loss end as loss, a.accuracy, a.work_ms, a.update_norm, a.cosine, a.bytes_up, a.bytes_down, a.raw_bytes_up, a.raw_bytes_down, a.metrics, c.attributes"
+         a.places, a.updates, \
+         case when a.updates = 0 or a.brings > 0 then coalesce((select y.weight from ring_ready y where y.assignment = a.id), \
+         a.weight) else a.weight end as weight, \
+         case when a.updates = 0 or a.brings > 0 then (select y.loss from ring_ready y where y.assignment = a.id) \
+         when a.updates = 1 or a.places > 0 then a.loss end as loss, a.accuracy, a.work_ms, a.update_norm, a.cosine, a.bytes_up, a.bytes_down, a.raw_bytes_up, a.raw_bytes_down, a.metrics, c.attributes"
         )
     };
 }

@@ -52,8 +52,8 @@ pub fn next_ring_step(policy: &RingPolicy, facts: &RingFacts, now_ms: i64) -> Ri
 fn of_gathering(policy: &RingPolicy, facts: &RingFacts, now_ms: i64) -> RingStep {
     let until_ms = match facts.attempts {
         0 => policy.form_by_ms,
-        // Those that live come back as soon as they notice, which is after one silence at the latest.
-        _ => facts.failed_at_ms.saturating_add(policy.frame_ms),
+        // Those that live come back as soon as they notice: after one silence at the latest, and their calls take a while.
+        _ => facts.failed_at_ms.saturating_add(2 * policy.frame_ms),
     };
     let is_enough = facts.ready >= policy.members_min;
     let is_full = facts.attempts == 0 && facts.ready >= policy.goal;
@@ -145,10 +145,10 @@ mod tests {
             ("too few in time, others train", ready(2, 3), 60_000, Wait { until_ms: 80_000 }),
             ("too few will ever be", ready(1, 1), 1, Star(TooFew)),
             ("the star is due", ready(5, 0), 80_000, Star(Time)),
-            ("survivors are awaited", again(3, 1), 30_001, Wait { until_ms: 40_000 }),
+            ("survivors are awaited", again(3, 1), 30_001, Wait { until_ms: 50_000 }),
             ("all survivors are back", again(3, 0), 30_001, Form),
-            ("one never comes back", again(4, 1), 40_000, Form),
-            ("too few come back", again(2, 1), 40_000, Star(TooFew)),
+            ("one never comes back", again(4, 1), 50_000, Form),
+            ("too few come back", again(2, 1), 50_000, Star(TooFew)),
             ("attempts are used up", RingFacts { attempts: 2, ..again(5, 0) }, 40_000, Star(Attempts)),
             ("members add up", open(attempt(&[])), 20_001, Wait { until_ms: 80_000 }),
             ("all have the same sum", open(attempt(&[(1, 5)])), 20_001, Agree(hash)),

@@ -10,12 +10,12 @@ use tempfile::TempDir;
 use tributary_client::{
     AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
-use tributary_protocol::device::{Assignment, CheckInResponse};
+use tributary_protocol::device::{Assignment as Work, CheckInResponse};
 use tributary_protocol::digest::repr_digest;
 use tributary_protocol::group::messages::StallKind;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, JobId};
-use tributary_protocol::operator::{RoundDetail, RoundRing};
+use tributary_protocol::operator::{Assignment, Page, RoundDetail, RoundRing};
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::seed::Seed;
@@ -145,6 +145,12 @@ async fn ring_equals_star(changes: Value) {
         assert_eq!((round.phase, round.reported, round.cohort), (Phase::Committed, 5, 5), "{round:?}");
         let examples: u64 = (0..MEMBERS).map(|place| Learns::new(place).examples).sum();
         assert_eq!((round.weight, round.training_loss.is_some()), (examples, true), "{round:?}");
+        // Each member has the figures of its own training.
+        let page: Page<Assignment> = world.look(&format!("/jobs/{job}/rounds/{number}/assignments")).await.ok();
+        for (place, row) in page.items.iter().enumerate() {
+            let told = (Some(Learns::new(place).examples), Some(0.25 + place as f64));
+            assert_eq!((row.weight, row.loss), told, "{row:?}");
+        }
         let RoundRing { attempts, waiting, star } = ring(&world, job, number).await;
         assert_eq!((attempts.len(), waiting, star), (1, 0, None));
         let [attempt] = &attempts[..] else { panic!("{attempts:?}") };
@@ -187,7 +193,7 @@ fn brisk(changes: &Value) -> Value {
 }
 
 /// The work of a device, once there is some.
-async fn next_work(device: &Device) -> Assignment {
+async fn next_work(device: &Device) -> Work {
     loop {
         if let CheckInResponse::Assigned(assignment) = device.wait().await.unwrap() {
             return *assignment;
