@@ -89,7 +89,7 @@ pub use overview::{JobTotals, Measured};
 #[cfg(test)]
 pub(crate) use recent::BYTES_MAX as RECENT_CLIENTS_BYTES_MAX;
 pub use releases::{NewDifference, NewRelease, ReleaseRow, difference_key, release_key};
-pub use rings::{RingAttemptRow, RingMemberRow, RingReadyRow};
+pub use rings::{RingAttemptRow, RingMemberRow, RingReadyRow, RingStanding};
 pub use round_list::{RoundFilter, RoundPlace};
 pub use rounds::{NewRound, RoundKey, RoundRow, RoundStatistics};
 pub use schedules::RunEnd;

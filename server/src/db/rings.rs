@@ -49,6 +49,24 @@ pub struct RingAttemptRow {
     sha256: Option<Text<Sha256Hash>>,
 }
 
+/// What a member that waits has to know first.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct RingStanding {
+    pub is_open: bool,
+    pub is_asked: bool,
+    pub is_star: bool,
+    number: Option<i64>,
+    state: Option<Text<RingState>>,
+}
+
+impl RingStanding {
+    /// Number and state of the newest attempt of which it is a member.
+    pub fn attempt(&self) -> Option<(u32, RingState)> {
+        let number = self.number.and_then(|number| u32::try_from(number).ok())?;
+        Some((number, self.state?.0))
+    }
+}
+
 /// A member of an attempt.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct RingMemberRow {
@@ -177,6 +195,16 @@ impl Tx {
             " where id in (select attempt from ring_members where assignment = $1) order by number desc limit 1"
         );
         Ok(fetch!(self, RingAttemptRow, fetch_optional, sql, assignment.to_string()))
+    }
+
+    /// Where a member stands, in one statement: all members that wait ask after each change.
+    pub async fn ring_standing(&mut self, assignment: AssignmentId) -> Result<Option<RingStanding>, DbError> {
+        let sql = "select a.state = 'assigned' as is_open, a.brings > 0 as is_asked, s.job is not null as is_star, \
+                   g.number, g.state from assignments a left join ring_attempts g on g.id = (select m.attempt \
+                   from ring_members m join ring_attempts t on t.id = m.attempt where m.assignment = a.id \
+                   order by t.number desc limit 1) \
+                   left join ring_stars s on s.job = a.job and s.task = a.task and s.round = a.round where a.id = $1";
+        Ok(fetch!(self, RingStanding, fetch_optional, sql, assignment.to_string()))
     }
 
     /// The members of an attempt, around the ring.

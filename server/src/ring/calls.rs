@@ -13,7 +13,7 @@ use tributary_protocol::state::{AssignmentState, RingState, Task};
 
 use super::addresses::reachable;
 use super::step::policy_of;
-use crate::db::{ClientRow, DbError, RingAttemptRow, RingMemberRow, RoundKey, RoundRow, Tx};
+use crate::db::{ClientRow, DbError, RingAttemptRow, RingMemberRow, RingStanding, RoundKey, RoundRow, Tx};
 use crate::fleet::Fleet;
 use crate::lifecycle::assignments::{self, Refusal};
 use crate::lifecycle::rings;
@@ -98,6 +98,10 @@ pub(crate) async fn answer(
     id: AssignmentId,
     ask: Ask,
 ) -> Result<Option<RingAnswer>, Refusal> {
+    let standing = services.db.look().await?.ring_standing(id).await?;
+    if standing.is_some_and(|standing| !is_due(&standing, ask)) {
+        return Ok(None);
+    }
     let mut tx = services.db.read().await?;
     let (assignment, round) = assignments::find(&mut tx, client.id, id, Some(Task::Train)).await?;
     if assignment.state == AssignmentState::Reported {
@@ -130,6 +134,18 @@ pub(crate) async fn answer(
         },
         (Ask::Outcome(_), _) => Ok(Some(RingAnswer::Over)),
     }
+}
+
+/// Whether there may be an answer.
+fn is_due(standing: &RingStanding, ask: Ask) -> bool {
+    let has_ended = !standing.is_open || standing.is_star;
+    has_ended
+        || match (ask, standing.attempt()) {
+            (Ask::Attempt(seen), attempt) => attempt.is_some_and(|(number, _)| number > seen),
+            (Ask::Outcome(told), Some((number, RingState::Formed))) => number != told,
+            (Ask::Outcome(told), Some((number, RingState::Agreed))) => number != told || standing.is_asked,
+            (Ask::Outcome(_), _) => true,
+        }
 }
 
 async fn roster(

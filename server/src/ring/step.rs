@@ -2,6 +2,7 @@
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::ring::{Agreement, AttemptFacts, RingFacts, RingPolicy, RingStep, around, next_ring_step};
+use tributary_protocol::group::messages::GROUP_MAX;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, GroupId};
 use tributary_protocol::state::RingState;
@@ -94,6 +95,8 @@ impl Rings {
             (RingStep::Wait { .. } | RingStep::Ended, _) => return Ok(false),
             (RingStep::Form, _) => {
                 let (attempt, mut members) = (self.facts.attempts + 1, self.ready.clone());
+                // More than a roster may name were drawn: those with the lowest numbers are in it.
+                members.truncate(GROUP_MAX as usize);
                 around(&mut members, |member| member.number, round.seed(), attempt);
                 let members: Vec<AssignmentId> = members.iter().map(|member| member.assignment).collect();
                 rings::form(services, (GroupId::from_random(entropy::random()), key, attempt), &members).await?;
