@@ -1,5 +1,7 @@
 //! The driver's part of a round whose members add up among themselves.
 
+use std::collections::HashSet;
+
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::ring::{Agreement, AttemptFacts, RingFacts, RingPolicy, RingStep, around, next_ring_step};
 use tributary_protocol::group::messages::GROUP_MAX;
@@ -54,10 +56,15 @@ impl Rings {
         let number = last.as_ref().map_or(0, |(attempt, _)| attempt.number);
         let mut ready = tx.ring_waiting(key).await?;
         let finished = ready.len();
-        // Those that have not come back since the last attempt are no members of the next one.
+        // Of the members of the last attempt, those are in the next one that have come back: they saw that it failed, or
+        // began again since.
+        let failed_at_ms = last.as_ref().map_or(0, |(attempt, _)| attempt.since_ms);
+        let members = last.iter().flat_map(|(_, members)| members).map(|member| member.assignment);
+        let members: HashSet<AssignmentId> = members.collect();
         ready.retain(|ready| {
             let is_here = now_ms.saturating_sub(ready.asked_at_ms) <= SILENT_MS;
-            is_here && ready.seen >= number && !left_out.contains(&ready.assignment)
+            let is_back = ready.seen >= number || ready.asked_at_ms >= failed_at_ms;
+            is_here && (is_back || !members.contains(&ready.assignment)) && !left_out.contains(&ready.assignment)
         });
         let open = last.as_ref().filter(|(attempt, _)| !matches!(attempt.state, RingState::Failed));
         let missing = last.iter().flat_map(|(_, members)| members).filter(|member| {
@@ -73,7 +80,7 @@ impl Rings {
             ready: count(ready.len()),
             // Once a group has failed, nobody waits for those that never were in one.
             awaited: if number == 0 { training } else { count(missing.count()) },
-            failed_at_ms: last.as_ref().map_or(0, |(attempt, _)| attempt.since_ms),
+            failed_at_ms,
             open: open.map(|(attempt, members)| facts_of(attempt, members)),
         };
         Ok(Some(Self { policy, facts, ready, last }))

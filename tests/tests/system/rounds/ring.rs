@@ -402,3 +402,35 @@ async fn a_client_that_does_not_listen_is_not_drawn() {
         assert!(!matches!(answer, CheckInResponse::Assigned(_)), "{answer:?}");
     }
 }
+
+/// A member that begins again without a memory of the last attempt is in the next one, and so is one that finishes late.
+#[tokio::test]
+async fn whoever_comes_back_or_finishes_late_is_in_the_next_attempt() {
+    let world = World::start_driven().await;
+    let device = ghost(&world).await;
+    let devices = [ghost(&world).await, ghost(&world).await, ghost(&world).await];
+    let mut file = brisk(&json!({}));
+    // The last one is not waited for.
+    file["round"]["updates_goal"] = json!(3);
+    file["round"]["over_selection"] = json!(1.3);
+    let job = world.job(file).await.head.id;
+    let all = join_all(devices.into_iter().chain([device]).map(Ghost::drawn)).await;
+    let (late, first) = all.split_last().unwrap();
+    let formed = join_all(first.iter().map(|ghost| ghost.ready(0))).await;
+    assert!(formed.iter().all(|answer| answer.value()["answer"] == "formed"), "{formed:?}");
+    let late = late.ready(0);
+    let stall = json!({ "attempt": 1, "rank": 1, "what": "closed", "step": 0 });
+    first[0].put("ring/stall", &stall).await;
+    let answers = async {
+        while ring(&world, job, 1).await.attempts[0].state != RingState::Failed {
+            tokio::task::yield_now().await;
+        }
+        // The first knows the attempt, the others have begun again.
+        join_all([first[0].ready(1), first[1].ready(0), first[2].ready(0)]).await
+    };
+    let (late, answers) = within_reason(join(late, answers)).await;
+    for answer in answers.iter().chain([&late]) {
+        let (value, members) = (answer.value(), answer.value()["members"].as_array().map(Vec::len));
+        assert_eq!((value["attempt"].as_u64(), members), (Some(2), Some(4)), "{answer:?}");
+    }
+}
