@@ -348,6 +348,8 @@ mod tests {
             .replace("# epsilon", "epsilon")
             .replace("# clip", "clip")
             .replace("# peers", "peers")
+            .replace("# listen", "listen")
+            .replace("# advertise", "advertise")
             .replace("# ca", "ca");
         toml::from_str::<ClientSettings>(&text).unwrap();
         let table: toml::Table = toml::from_str(&text).unwrap();
