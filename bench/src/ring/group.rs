@@ -21,6 +21,8 @@ pub(super) struct Sum {
     pub(super) sha256: Sha256Hash,
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,
+    /// Until it had the sum, before the body of it.
+    pub(super) ring_s: f64,
     pub(super) took_ms: u64,
 }
 
@@ -43,11 +45,12 @@ pub(super) async fn add_up(group: Members, updates: &Updates) -> Result<Vec<Sum>
             let (left, right) = door.links(&roster, rank).await?;
             let reduced = all_reduce(&place, &own, left, right, &Waits).await;
             let reduced = reduced.map_err(|error| BenchError::Ring(error.to_string()))?;
+            let ring_s = began.elapsed().as_secs_f64();
             let traffic = reduced.traffic();
             let sha256 = Sha256Hash::of(&reduced.body(tag, contribution));
             let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
             let (sent_bytes, received_bytes) = (traffic.sent_bytes, traffic.received_bytes);
-            Ok::<_, BenchError>((door, Sum { sha256, sent_bytes, received_bytes, took_ms }))
+            Ok::<_, BenchError>((door, Sum { sha256, sent_bytes, received_bytes, ring_s, took_ms }))
         });
     }
     // A line ends with its door, and all doors stay open until the last member has its sum.

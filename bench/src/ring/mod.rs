@@ -61,6 +61,8 @@ struct Measured {
     plain: bool,
     bandwidth: Option<Bandwidth>,
     wall_s: f64,
+    /// Of `wall_s`, until the last member had the sum: without the making and hashing of bodies.
+    ring_s: f64,
     /// Of this process: all members, and the lines if links have a bandwidth.
     cpu_s_all: f64,
     /// Of the body of the sum.
@@ -107,6 +109,7 @@ async fn measured(args: &RingArgs, members: u16, parameters: u32, codec: Codec) 
         plain: args.plain,
         bandwidth: args.bandwidth.clone(),
         wall_s,
+        ring_s: sums.iter().map(|sum| sum.ring_s).fold(0.0, f64::max),
         cpu_s_all,
         sum_bytes: updates.sum_bytes,
         bytes_sent_per_member: sent / u64::from(members),
@@ -131,6 +134,7 @@ fn print(rows: &[Measured], output: &Output) -> Result<(), CliError> {
         "codec",
         "links",
         "wall s",
+        "ring s",
         "cpu s",
         "sum MB",
         "sent MB",
@@ -149,11 +153,12 @@ fn print(rows: &[Measured], output: &Output) -> Result<(), CliError> {
             row.codec.to_string(),
             row.bandwidth.as_ref().map_or_else(|| link.to_owned(), |bandwidth| format!("{link},{bandwidth}")),
             format!("{:.3}", row.wall_s),
+            format!("{:.3}", row.ring_s),
             format!("{:.2}", row.cpu_s_all),
             megabytes(row.sum_bytes),
             megabytes(row.bytes_sent_per_member),
             format!("{:.3}", row.bytes_sent_per_member as f64 / row.ring_bytes()),
-            line_s.map_or_else(|| "-".to_owned(), |line_s| format!("{:.3}", row.wall_s / line_s)),
+            line_s.map_or_else(|| "-".to_owned(), |line_s| format!("{:.3}", row.ring_s / line_s)),
             megabytes(row.bytes_through_coordinator),
             megabytes(row.star_bytes_through_coordinator),
             row.sha256_equal.to_string(),
