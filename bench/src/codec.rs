@@ -68,10 +68,7 @@ struct Measured {
 pub(crate) async fn run(args: &CodecArgs, output: &Output) -> Result<(), CliError> {
     let all = || CodecName::ALL.map(CodecName::with_defaults).to_vec();
     let codecs = if args.codecs.is_empty() { all() } else { args.codecs.clone() };
-    let params = args.params as usize;
-    let shape = if params.is_multiple_of(ROW_VALUES) { vec![params / ROW_VALUES, ROW_VALUES] } else { vec![params] };
-    let parameters = ParameterList::new(vec![ParameterSpec::new("w", shape)]);
-    let parameters = Arc::new(parameters.map_err(|error| BenchError::Codec(error.to_string()))?);
+    let parameters = parameters_of(args.params as usize)?;
     for codec in codecs {
         for (data, zeros_every) in [("normal", None), ("third_zeros", Some(3))] {
             let parameters = Arc::clone(&parameters);
@@ -87,8 +84,15 @@ pub(crate) async fn run(args: &CodecArgs, output: &Output) -> Result<(), CliErro
     Ok(())
 }
 
+/// A model of one matrix.
+pub(crate) fn parameters_of(count: usize) -> Result<Arc<ParameterList>, BenchError> {
+    let shape = if count.is_multiple_of(ROW_VALUES) { vec![count / ROW_VALUES, ROW_VALUES] } else { vec![count] };
+    let parameters = ParameterList::new(vec![ParameterSpec::new("w", shape)]);
+    parameters.map(Arc::new).map_err(|error| BenchError::Codec(error.to_string()))
+}
+
 /// Normal values (Box and Muller 1958), of which every `zeros_every`th is zero.
-fn normal(count: usize, zeros_every: Option<usize>, seed: Seed) -> Vec<f32> {
+pub(crate) fn normal(count: usize, zeros_every: Option<usize>, seed: Seed) -> Vec<f32> {
     let mut stream = seed.stream();
     let mut pair = || {
         let (radius, angle) = ((-2.0 * (1.0 - stream.unit()).ln()).sqrt(), std::f64::consts::TAU * stream.unit());
@@ -138,7 +142,7 @@ fn measure(
     })
 }
 
-fn decode(
+pub(crate) fn decode(
     file: &[u8],
     parameters: &Arc<ParameterList>,
     header: &UpdateHeader,

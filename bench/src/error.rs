@@ -30,6 +30,9 @@ pub(crate) enum BenchError {
     /// Training failed, or its examples or model could not be made.
     #[error("{0}")]
     Train(String),
+    /// Members of a group could not add up.
+    #[error("a ring: {0}")]
+    Ring(String),
     #[error("{command}: {status}")]
     Ended { command: String, status: ExitStatus },
     #[error("{command} printed no {place}")]

@@ -15,6 +15,7 @@ mod predict;
 mod privacy;
 mod process;
 mod recovery;
+mod ring;
 mod rollout;
 mod round;
 mod rules;
@@ -60,6 +61,8 @@ enum BenchCommand {
     Aggregate(aggregate::AggregateArgs),
     /// Bytes and processor time of the root of a tree of relays, beside a coordinator with the same clients.
     Tree(tree::TreeArgs),
+    /// Bytes, processor time and wall time of groups that add up among themselves, in this process.
+    Ring(ring::RingArgs),
     /// A release that reaches a fleet step by step: who has it, bytes, and the rate of questions.
     Rollout(rollout::RolloutArgs),
     /// Bits per parameter, error and speed of update codecs, in this process.
@@ -132,6 +135,7 @@ async fn run(command: BenchCommand, output: &Output) -> Result<(), CliError> {
         BenchCommand::Serve(args) => serve::run(*args, None, output).await,
         BenchCommand::Relay { args, token } => relay::run(*args, token.as_ref(), None, output).await,
         BenchCommand::Tree(args) => tree::run(&args, output).await,
+        BenchCommand::Ring(args) => ring::run(&args, output).await,
         BenchCommand::Tempo(args) => tempo::run(&args, output).await,
         BenchCommand::Privacy(args) => privacy::run(&args, output).await,
         BenchCommand::Secure(args) => secure::cost::run(&args, output).await,

@@ -1,7 +1,7 @@
 //! The sum of a ring, as it came: packed, in chunks.
 
 use tributary_protocol::fixed::Contribution;
-use tributary_protocol::sum::{BLOCK_VALUES, IntegerSink, PackedReader, SumWriter};
+use tributary_protocol::sum::{BLOCK_BYTES_MAX, BLOCK_VALUES, IntegerSink, PackedReader, SumWriter};
 
 use crate::layout::Layout;
 
@@ -58,9 +58,18 @@ impl Reduced {
     /// The body `tributary-sum-1` with this [`tag`](tributary_protocol::sum::tag()) and this weight and number of
     /// updates. It has the same bytes for all members, and those of a direct sum.
     pub fn body(&self, tag: [u8; 8], contribution: Contribution) -> Vec<u8> {
+        // The blocks of a body begin at other places than those of frames, so its length is not known exactly. A body
+        // that grows by doubling is copied, and touches twice its memory.
+        let mut whole = Vec::with_capacity(self.packed_bytes() + self.packed_bytes() / 64 + BLOCK_BYTES_MAX);
         let mut body = Body(SumWriter::new(tag, contribution, self.values()));
-        self.integers(&mut body);
-        body.0.finish().expect("a sum has all of its values")
+        for (chunk, frames) in (0..self.members).zip(&self.chunks) {
+            for (frame, packed) in (0..).zip(frames) {
+                self.frame_integers(chunk, (frame, packed), &mut body);
+                whole.append(&mut body.0.take());
+            }
+        }
+        whole.append(&mut body.0.finish().expect("a sum has all of its values"));
+        whole
     }
 
     /// The same body in pieces, chunk by chunk. What was returned is no longer held.
@@ -81,16 +90,19 @@ impl Reduced {
     }
 
     fn chunk_integers(&self, chunk: u16, frames: &[Box<[u8]>], sink: &mut (impl IntegerSink + ?Sized)) {
-        let mut block = [0; BLOCK_VALUES];
         for (frame, packed) in (0..).zip(frames) {
-            // The values were checked when they came.
-            let mut blocks = PackedReader::new(self.layout.places(chunk, frame), u64::MAX);
-            let mut bytes = &packed[..];
-            while !blocks.is_whole() {
-                let (first, values, rest) = blocks.next(bytes, &mut block).expect("what was kept was checked");
-                sink.integers(first, values);
-                bytes = rest;
-            }
+            self.frame_integers(chunk, (frame, packed), sink);
+        }
+    }
+
+    fn frame_integers(&self, chunk: u16, (frame, packed): (u32, &[u8]), sink: &mut (impl IntegerSink + ?Sized)) {
+        // The values were checked when they came.
+        let mut blocks = PackedReader::new(self.layout.places(chunk, frame), u64::MAX);
+        let (mut bytes, mut block) = (packed, [0; BLOCK_VALUES]);
+        while !blocks.is_whole() {
+            let (first, values, rest) = blocks.next(bytes, &mut block).expect("what was kept was checked");
+            sink.integers(first, values);
+            bytes = rest;
         }
     }
 }

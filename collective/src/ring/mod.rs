@@ -36,7 +36,7 @@ use shared::{Failure, Shared, Side};
 /// `left` is the link to the neighbour that sends to this member, and `right` the one to the neighbour that it sends
 /// to. In a ring of two both lead to the same member, and are still two links.
 ///
-/// In memory are the packed sum, and of each neighbour at most five frames.
+/// In memory are the packed sum, and of each neighbour at most nine frames.
 ///
 /// # Errors
 /// [`RingError`]. Every wait has an end: the neighbours of a dead member notice it within `frame_ms`, and all others

@@ -1,15 +1,15 @@
 //! From the left neighbour to the right one: each frame is added to, or kept, and sent on at once.
 //!
 //! Frames of several steps are under way at once. A link has a few places for frames that its receiver has not taken.
-//! A member begins a frame of its own only while two places are free, and sends on with one, so that the frames of all
-//! members never fill all places of the ring (bubble flow control: Carrion et al. 1997, HiPC, section 3). Otherwise
+//! A member begins a frame of its own only while several places are free, and sends on with one, so that the frames of
+//! all members never fill all places of the ring (bubble flow control: Carrion et al. 1997, HiPC, section 3). Otherwise
 //! every member could wait for the next one to take something. Places are counted by what receivers say, because the
 //! bytes that a stream holds are no fixed number of frames.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::sync::mpsc;
-use tributary_protocol::group::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
+use tributary_protocol::group::{FRAME_HEADER_BYTES, FRAMES_QUEUED_MAX, FrameHeader, FrameKind};
 use tributary_protocol::sum::{BLOCK_VALUES, PackedReader, SumError, pack_run};
 
 use super::shared::{Failure, Shared, Side};
@@ -19,7 +19,10 @@ use crate::layout::Layout;
 use crate::place::RingPlace;
 
 /// Free places for which a member begins a frame of its own.
-const BUBBLE: u64 = 2;
+///
+/// With 1 the ring could fill up, and nobody could take anything. With 2 it nearly does: a frame then moves only when
+/// the one free place has come round the ring, which takes longer the more members there are.
+const BUBBLE: u64 = FRAMES_QUEUED_MAX as u64 / 2;
 
 /// Takes frames, adds, keeps and sends on.
 pub(super) struct Pump<'a, A> {

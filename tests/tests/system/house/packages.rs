@@ -26,6 +26,7 @@ pub(super) const PACKAGES: [(&str, &[&str]); 13] = [
         &[
             "tributary",
             "tributary-client",
+            "tributary-collective",
             "tributary-engine",
             "tributary-protocol",
             "tributary-server",

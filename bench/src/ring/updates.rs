@@ -1,0 +1,143 @@
+//! The updates of the members, and their direct sum.
+
+use std::sync::Arc;
+
+use tokio::task::{JoinSet, spawn_blocking};
+use tributary::error::CliError;
+use tributary_collective::Addend;
+use tributary_engine::aggregate::Accumulator;
+use tributary_protocol::body::shrink;
+use tributary_protocol::fixed::{Contribution, SumCaps, Weight, quantise};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::JobId;
+use tributary_protocol::model::ParameterList;
+use tributary_protocol::seed::Seed;
+use tributary_protocol::sum::{SumWriter, tag};
+use tributary_protocol::update::{Codec, UpdateHeader, encode};
+
+use crate::codec::{decode, normal, parameters_of};
+use crate::error::BenchError;
+
+/// Version of the model that all updates change.
+const VERSION: u32 = 1;
+/// Largest weight and magnitude of an update: those of a job that sets neither.
+const EXAMPLES_MAX: u32 = 10_000;
+const MAGNITUDE_MAX: f32 = 32.0;
+/// Examples of member 0. Each next one has a few more, so that no two weights are equal.
+const EXAMPLES: u32 = 600;
+/// Values of the direct sum that are packed at once.
+const VALUES_AT_ONCE: usize = 1 << 16;
+
+/// The updates of a group.
+#[derive(Debug)]
+pub(super) struct Updates {
+    pub(super) of_members: Vec<Update>,
+    pub(super) caps: SumCaps,
+    pub(super) binary_point: u32,
+    pub(super) contribution: Contribution,
+    pub(super) tag: [u8; 8],
+    /// SHA-256 of the body of the direct sum.
+    pub(super) sha256: Sha256Hash,
+    /// Bytes of that body.
+    pub(super) sum_bytes: u64,
+}
+
+/// The update of a member.
+#[derive(Clone, Debug)]
+pub(super) struct Update {
+    /// As the coordinator would decode it.
+    values: Arc<Vec<f32>>,
+    pub(super) examples: u32,
+    factor: f64,
+    /// Bytes of the body that the star would have.
+    body_bytes: u64,
+}
+
+impl Updates {
+    pub(super) async fn new(members: u16, parameters: u32, codec: Codec) -> Result<Self, CliError> {
+        let job = JobId::from_random([1; 16]);
+        let caps = SumCaps {
+            weight_max: Weight::examples(EXAMPLES_MAX),
+            magnitude_max: MAGNITUDE_MAX,
+            updates_max: members.into(),
+        };
+        let binary_point = caps.binary_point().map_err(failed)?;
+        let parameters = parameters_of(parameters as usize)?;
+        let header = UpdateHeader { codec, job: job.to_string(), base_version: VERSION.into() };
+        let mut making = JoinSet::new();
+        for rank in 0..members {
+            let (parameters, header) = (Arc::clone(&parameters), header.clone());
+            making
+                .spawn_blocking(move || Update::new(rank, &parameters, &header, binary_point).map(|made| (rank, made)));
+        }
+        let mut made = making.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        made.sort_by_key(|(rank, _)| *rank);
+        let of_members: Vec<_> = made.into_iter().map(|(_, update)| update).collect();
+        let (tag, all) = (tag(&job, VERSION, binary_point), of_members.clone());
+        let direct = spawn_blocking(move || direct_sum(&all, parameters.total(), caps, tag));
+        let (contribution, body) = direct.await.map_err(CliError::task)??;
+        let (sha256, sum_bytes) = (Sha256Hash::of(&body), body.len() as u64);
+        Ok(Self { of_members, caps, binary_point, contribution, tag, sha256, sum_bytes })
+    }
+
+    /// Bytes of all updates as bodies.
+    pub(super) fn body_bytes(&self) -> u64 {
+        self.of_members.iter().map(|update| update.body_bytes).sum()
+    }
+}
+
+impl Update {
+    fn new(
+        rank: u16,
+        parameters: &Arc<ParameterList>,
+        header: &UpdateHeader,
+        binary_point: u32,
+    ) -> Result<Self, BenchError> {
+        let seed = Seed(rank.into());
+        let delta = normal(parameters.total(), None, seed);
+        let file = encode(&delta, parameters, header, u32::MAX, seed).map_err(failed)?;
+        // The delta is not needed any more: its memory becomes that of the decoded values.
+        let mut values = delta;
+        values.fill(0.0);
+        decode(&file, parameters, header, &mut values).map_err(failed)?;
+        let examples = EXAMPLES + 7 * u32::from(rank);
+        let factor = Weight::examples(examples).factor(binary_point);
+        Ok(Self { values: Arc::new(values), examples, factor, body_bytes: shrink(file).len() as u64 })
+    }
+}
+
+impl Addend for Update {
+    fn values(&self) -> u32 {
+        u32::try_from(self.values.len()).unwrap_or(u32::MAX)
+    }
+
+    fn integers(&self, first: usize, integers: &mut [i64]) {
+        for (integer, value) in integers.iter_mut().zip(&self.values[first..]) {
+            *integer = quantise(f64::from(*value) * self.factor);
+        }
+    }
+}
+
+/// The body of the sum that the coordinator would make of the updates.
+fn direct_sum(
+    updates: &[Update],
+    values: usize,
+    caps: SumCaps,
+    tag: [u8; 8],
+) -> Result<(Contribution, Vec<u8>), BenchError> {
+    let accumulator = Accumulator::new(values, caps).map_err(failed)?;
+    for update in updates {
+        let weight = Weight::examples(update.examples);
+        accumulator.add(0, &update.values, weight);
+        accumulator.count(Contribution::of_one(weight)).map_err(failed)?;
+    }
+    let mut writer = SumWriter::new(tag, accumulator.counted(), u32::try_from(values).unwrap_or(u32::MAX));
+    for first in (0..values).step_by(VALUES_AT_ONCE) {
+        writer.push(&accumulator.integers(first..values.min(first + VALUES_AT_ONCE)));
+    }
+    Ok((accumulator.counted(), writer.finish().map_err(failed)?))
+}
+
+fn failed(error: impl std::error::Error) -> BenchError {
+    BenchError::Codec(error.to_string())
+}
