@@ -257,5 +257,6 @@ async fn upkeep_gives_deleted_space_back() {
     pool.close().await;
     let bytes = world.app().db.tidy().await.unwrap();
     assert!(bytes > 12 << 20, "{bytes} bytes given back");
-    assert!(size() < 1 << 20, "{} bytes are left of {before}", size());
+    // A page for each table and index is left.
+    assert!(size() < 2 << 20, "{} bytes are left of {before}", size());
 }
