@@ -30,8 +30,8 @@ pub const ABORT_BYTES: usize = 7;
 /// Most frames of sum on a link that the receiver has not taken: queued by the sender, on their way, or queued by the
 /// receiver.
 ///
-/// More keep longer links busy and take more memory. Eight frames of the usual length are two megabytes: what 200 Mbit/s
-/// move in a round trip of 80 ms.
+/// More keep longer links busy and take more memory. Eight frames of the usual length are two megabytes: what 200
+/// Mbit/s move in a round trip of 80 ms.
 pub const FRAMES_QUEUED_MAX: u32 = 8;
 
 /// What a frame is for. Kinds 3 (values), 4 (maxima), 5 (hash) and 8 (probe) are reserved.

@@ -56,8 +56,8 @@ impl Rings {
         let number = last.as_ref().map_or(0, |(attempt, _)| attempt.number);
         let mut ready = tx.ring_waiting(key).await?;
         let finished = ready.len();
-        // Of the members of the last attempt, those are in the next one that have come back: they saw that it failed, or
-        // began again since.
+        // Of the members of the last attempt, those are in the next one that have come back: they saw that it failed,
+        // or began again since.
         let failed_at_ms = last.as_ref().map_or(0, |(attempt, _)| attempt.since_ms);
         let members = last.iter().flat_map(|(_, members)| members).map(|member| member.assignment);
         let members: HashSet<AssignmentId> = members.collect();

@@ -52,7 +52,7 @@ pub fn next_ring_step(policy: &RingPolicy, facts: &RingFacts, now_ms: i64) -> Ri
 fn of_gathering(policy: &RingPolicy, facts: &RingFacts, now_ms: i64) -> RingStep {
     let until_ms = match facts.attempts {
         0 => policy.form_by_ms,
-        // Those that live come back as soon as they notice: after one silence at the latest, and their calls take a while.
+        // Those that live come back as soon as they notice: after one silence at the latest, and calls take a while.
         _ => facts.failed_at_ms.saturating_add(2 * policy.frame_ms),
     };
     let is_enough = facts.ready >= policy.members_min;

@@ -403,7 +403,7 @@ async fn a_client_that_does_not_listen_is_not_drawn() {
     }
 }
 
-/// A member that begins again without a memory of the last attempt is in the next one, and so is one that finishes late.
+/// A member that begins again without a memory of the last attempt is in the next one, and so is one that is late.
 #[tokio::test]
 async fn whoever_comes_back_or_finishes_late_is_in_the_next_attempt() {
     let world = World::start_driven().await;
