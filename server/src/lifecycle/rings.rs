@@ -130,13 +130,17 @@ pub(crate) async fn ask_next(
     Ok(())
 }
 
-/// An attempt ends without a sum. Members that have another sum than `most` are rejected, if one is given.
+/// An attempt ends without a sum. These of its members are rejected, because they have another sum than most.
 pub(crate) async fn fail(
     services: &Services,
     round: RoundKey,
     (group, state): (GroupId, RingState),
     rejected: &[AssignmentRow],
 ) -> Result<(), DbError> {
+    // First, so that none of them is told to try again, or is in the next attempt.
+    for assignment in rejected {
+        end(services, assignment, AssignmentState::Rejected, DIFFERS, Received::default()).await?;
+    }
     let mut tx = services.db.begin().await?;
     if !may_change(&mut tx, round).await?
         || !tx.move_ring(group, [state, RingState::Failed], None, services.clock.now_ms()).await?
@@ -145,9 +149,6 @@ pub(crate) async fn fail(
     }
     tx.ask_for_ring(group, None, 0).await?;
     tx.commit().await?;
-    for assignment in rejected {
-        end(services, assignment, AssignmentState::Rejected, DIFFERS, Received::default()).await?;
-    }
     services.signals.changed_for_watchers();
     tracing::info!(job = %round.job, round = round.number, %group, "a group has no sum");
     Ok(())
