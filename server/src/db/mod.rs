@@ -5,6 +5,7 @@
 
 mod accepted;
 mod accounts;
+mod assignment_list;
 mod assignments;
 mod audit;
 mod blobs;

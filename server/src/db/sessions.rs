@@ -9,7 +9,7 @@ use tributary_protocol::id::{ClientId, JobId, Name};
 use tributary_protocol::operator::{Assignment, ClientAssignment};
 use tributary_protocol::state::{AssignmentState, Task};
 
-use super::assignments::{AssignmentView, assignment_view_columns, from_assignments};
+use super::assignment_list::{AssignmentView, assignment_view_columns, from_assignments};
 use super::jobs::number;
 use super::needed::goal_met;
 use super::software::Software;
