@@ -66,7 +66,7 @@ mod testing;
 mod token;
 #[cfg(feature = "coordinator")]
 mod tree;
-mod units;
+pub mod units;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! Values with their unit, written alike in flags, variables and files: `10s`, `16MiB`, `https://HOST`.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -24,6 +25,10 @@ pub(crate) enum Moment {
     At(i64),
 }
 
+/// What a link carries in each direction: `100mbit`, `2.5gbit`, `64kbit`, as `tc` has them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bandwidth(f64);
+
 /// The address of an HTTP service.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -41,6 +46,10 @@ pub(crate) struct SizeError;
 #[error("a time is a duration before now (7d, 12h), a day (2026-11-01) or a time with its zone (2026-11-01T09:30:00Z)")]
 pub(crate) struct MomentError;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a bandwidth is a number above 0 and one of kbit, mbit, gbit: 100mbit, 2.5gbit")]
+pub struct BandwidthError;
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an address starts with http:// or https:// and a host: https://HOST, http://HOST:PORT")]
 pub(crate) struct UrlError;
@@ -53,6 +62,15 @@ impl HumanDuration {
     pub(crate) fn ms(self) -> u64 {
         // Parsing allows 100 years at most.
         self.0.as_millis() as u64
+    }
+}
+
+impl Bandwidth {
+    /// The units, with their bits a second.
+    const UNITS: [(&str, f64); 3] = [("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3)];
+
+    pub fn bits_per_s(self) -> f64 {
+        self.0
     }
 }
 
@@ -128,6 +146,24 @@ impl FromStr for Moment {
     }
 }
 
+impl FromStr for Bandwidth {
+    type Err = BandwidthError;
+
+    fn from_str(text: &str) -> Result<Self, BandwidthError> {
+        let number = |(unit, bits)| text.strip_suffix(unit)?.parse::<f64>().ok().map(|number| number * bits);
+        let bits_per_s = Self::UNITS.into_iter().find_map(number);
+        bits_per_s.filter(|bits| bits.is_finite() && *bits > 0.0).map(Self).ok_or(BandwidthError)
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [.., smallest] = Self::UNITS;
+        let (unit, bits) = Self::UNITS.into_iter().find(|(_, bits)| self.0 >= *bits).unwrap_or(smallest);
+        write!(formatter, "{}{unit}", self.0 / bits)
+    }
+}
+
 impl FromStr for HttpUrl {
     type Err = UrlError;
 
@@ -191,6 +227,18 @@ mod tests {
         assert_eq!(at("2026-11-22T01:00:00+01:00"), Ok(1_795_305_600_000));
         for text in ["", "yesterday", "2026-13-01", "2026-11-22T01:00:00", "1795305600000"] {
             assert_eq!(text.parse::<Moment>(), Err(MomentError), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bandwidth_is_a_number_with_a_unit() {
+        let cases = [("100mbit", 1e8), ("2.5gbit", 2.5e9), ("100kbit", 1e5), ("0.5kbit", 500.0)];
+        for (text, bits_per_s) in cases {
+            let bandwidth: Bandwidth = text.parse().unwrap();
+            assert_eq!((bandwidth.bits_per_s(), bandwidth.to_string()), (bits_per_s, text.to_owned()));
+        }
+        for text in ["", "100", "mbit", "-1mbit", "0kbit", "infgbit", "nanmbit", "1tbit"] {
+            assert_eq!(text.parse::<Bandwidth>(), Err(BandwidthError), "{text}");
         }
     }
 

@@ -8,7 +8,7 @@
 //! | part | contents |
 //! |---|---|
 //! | [`RingPlace`] | the place of a member in its ring, and what all members agreed on |
-//! | [`Addend`] | the member's own integers |
+//! | [`Addend`], [`Weighted`] | the member's own integers, and those of an update |
 //! | [`all_reduce`], [`RingError`] | the ring, and why it ends without a sum |
 //! | [`give_up`] | the end of a link when the other one did not come about |
 //! | [`Reduced`] | the sum, in packed form |
@@ -27,7 +27,7 @@ mod reduced;
 mod ring;
 mod timer;
 
-pub use addend::Addend;
+pub use addend::{Addend, Weighted};
 pub use error::{Fault, Mistake, RingError};
 pub use place::{FRAME_MS_MAX, FRAME_MS_MIN, PlaceError, RingPlace};
 pub use reduced::{Reduced, RingTraffic};

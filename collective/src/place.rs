@@ -82,12 +82,12 @@ impl RingPlace {
     }
 
     /// Rank of the neighbour that sends to this member.
-    pub(crate) fn left(&self) -> u16 {
+    pub fn left(&self) -> u16 {
         self.rank.checked_sub(1).unwrap_or(self.members - 1)
     }
 
     /// Rank of the neighbour that this member sends to.
-    pub(crate) fn right(&self) -> u16 {
+    pub fn right(&self) -> u16 {
         if self.rank + 1 < self.members { self.rank + 1 } else { 0 }
     }
 

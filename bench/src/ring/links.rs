@@ -10,6 +10,7 @@ use tributary::error::CliError;
 use tributary_client::clock::{Clock, SystemClock};
 use tributary_client::group::{Admission, Hello, Listener, OpenGroup, PeerKey, connect};
 use tributary_client::{KeyStore, MemoryStore, StoredKey};
+use tributary_collective::RingPlace;
 use tributary_protocol::group::messages::RingMember;
 use tributary_protocol::hash::Sha256Hash;
 
@@ -40,7 +41,7 @@ pub(super) struct Members {
 /// Where a member accepts its left neighbour, and what it opens links with.
 pub(super) struct Door {
     listens: Listens,
-    /// Whoever connects comes over it.
+    /// The line to this member, where links have a bandwidth. It ends when it is dropped.
     _line: Option<Line>,
 }
 
@@ -84,14 +85,13 @@ impl Members {
 
 impl Door {
     /// The links of a member: that of its left neighbour, and the one to its right neighbour.
-    pub(super) async fn links(&self, roster: &[RingMember], rank: u16) -> Result<(Link, Link), BenchError> {
-        let members = u16::try_from(roster.len()).unwrap_or(u16::MAX);
-        let [left, right] = [(rank + members - 1) % members, (rank + 1) % members];
+    pub(super) async fn links(&self, roster: &[RingMember], place: &RingPlace) -> Result<(Link, Link), BenchError> {
+        let (left, right) = (place.left(), place.right());
         let RingMember { key, addresses } = &roster[usize::from(right)];
         match &self.listens {
             Listens::Tls { keys, admission, .. } => {
-                let (hello, clock) =
-                    (Hello { group: GROUP, attempt: ATTEMPT, from: rank, to: right }, SystemClock::default());
+                let hello = Hello { group: GROUP, attempt: ATTEMPT, from: place.rank, to: right };
+                let clock = SystemClock::default();
                 let opened = connect(&addresses[0], keys, PeerKey(*key), hello, &clock, FRAME_MS);
                 let links = try_join(admission.accept(left), opened).await;
                 links.map(|(left, right)| (boxed(left), boxed(right))).map_err(failed)

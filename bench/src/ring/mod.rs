@@ -4,7 +4,6 @@
 //! | file | content |
 //! |---|---|
 //! | [`updates`] | the updates of the members, and their direct sum |
-//! | [`bandwidth`] | that of a link, as an option |
 //! | [`links`] | how members reach each other: with TLS or without, over a line of some bandwidth or without |
 //! | [`group`] | the members' work, from the links to the SHA-256 of the sum |
 //! | [`calls`] | bytes that go through the coordinator |
@@ -12,7 +11,6 @@
 //! Nobody trains. Time counts from when all members know each other until the last one has the body of the sum and its
 //! SHA-256. Every sum is compared with a direct one of the engine.
 
-mod bandwidth;
 mod calls;
 mod group;
 mod links;
@@ -20,18 +18,24 @@ mod links;
 mod tests;
 mod updates;
 
+use std::time::Duration;
+
 use clap::Args;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tributary::error::CliError;
 use tributary::options::parse_codec;
 use tributary::output::Output;
 use tributary::stopwatch::Stopwatch;
+use tributary::units::{Bandwidth, BandwidthError};
 use tributary_protocol::update::Codec;
 
+use crate::line::Shape;
 use crate::process::cpu_s;
-use bandwidth::Bandwidth;
 use links::Members;
 use updates::Updates;
+
+/// Lowest bandwidth in bits a second.
+const BITS_MIN: f64 = 1e5;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RingArgs {
@@ -48,7 +52,7 @@ pub(crate) struct RingArgs {
     #[arg(long)]
     plain: bool,
     /// The bandwidth of each link in each direction, such as 100mbit [default: that of the loopback address].
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = parse_bandwidth)]
     bandwidth: Option<Bandwidth>,
 }
 
@@ -59,6 +63,7 @@ struct Measured {
     parameters: u32,
     codec: Codec,
     plain: bool,
+    #[serde(serialize_with = "as_text")]
     bandwidth: Option<Bandwidth>,
     wall_s: f64,
     /// Of `wall_s`, until the last member had the sum: without the making and hashing of bodies.
@@ -97,7 +102,7 @@ pub(crate) async fn run(args: &RingArgs, output: &Output) -> Result<(), CliError
 
 async fn measured(args: &RingArgs, members: u16, parameters: u32, codec: Codec) -> Result<Measured, CliError> {
     let updates = Updates::new(members, parameters, codec).await?;
-    let group = Members::new(members, args.plain, args.bandwidth.as_ref().map(Bandwidth::shape)).await?;
+    let group = Members::new(members, args.plain, args.bandwidth.map(shape)).await?;
     let (roster, cpu_began_s, began) = (group.roster(), cpu_s(std::process::id())?, Stopwatch::start());
     let sums = group::add_up(group, &updates).await?;
     let (wall_s, cpu_s_all) = (began.elapsed().as_secs_f64(), cpu_s(std::process::id())? - cpu_began_s);
@@ -107,7 +112,7 @@ async fn measured(args: &RingArgs, members: u16, parameters: u32, codec: Codec) 
         parameters,
         codec,
         plain: args.plain,
-        bandwidth: args.bandwidth.clone(),
+        bandwidth: args.bandwidth,
         wall_s,
         ring_s: sums.iter().map(|sum| sum.ring_s).fold(0.0, f64::max),
         cpu_s_all,
@@ -117,6 +122,23 @@ async fn measured(args: &RingArgs, members: u16, parameters: u32, codec: Codec) 
         star_bytes_through_coordinator: updates.body_bytes() + 4 * u64::from(parameters) * u64::from(members),
         sha256_equal: sums.iter().all(|sum| sum.sha256 == updates.sha256),
     })
+}
+
+fn parse_bandwidth(text: &str) -> Result<Bandwidth, String> {
+    let bandwidth: Bandwidth = text.parse().map_err(|error: BandwidthError| error.to_string())?;
+    match bandwidth.bits_per_s() >= BITS_MIN {
+        true => Ok(bandwidth),
+        false => Err("a link has at least 100kbit".into()),
+    }
+}
+
+/// A line with this bandwidth and no delay of its own.
+fn shape(bandwidth: Bandwidth) -> Shape {
+    Shape { bytes_per_s: bandwidth.bits_per_s() / 8.0, delay: Duration::ZERO }
+}
+
+fn as_text<S: Serializer>(bandwidth: &Option<Bandwidth>, serializer: S) -> Result<S::Ok, S::Error> {
+    bandwidth.map(|bandwidth| bandwidth.to_string()).serialize(serializer)
 }
 
 impl Measured {
@@ -145,13 +167,13 @@ fn print(rows: &[Measured], output: &Output) -> Result<(), CliError> {
         "equal",
     ];
     output.list(rows, &header, |row| {
-        let line_s = row.bandwidth.as_ref().map(|bandwidth| row.ring_bytes() / bandwidth.bytes_per_s());
+        let line_s = row.bandwidth.map(|bandwidth| row.ring_bytes() / shape(bandwidth).bytes_per_s);
         let link = if row.plain { "plain" } else { "tls" };
         vec![
             row.members.to_string(),
             row.parameters.to_string(),
             row.codec.to_string(),
-            row.bandwidth.as_ref().map_or_else(|| link.to_owned(), |bandwidth| format!("{link},{bandwidth}")),
+            row.bandwidth.map_or_else(|| link.to_owned(), |bandwidth| format!("{link},{bandwidth}")),
             format!("{:.3}", row.wall_s),
             format!("{:.3}", row.ring_s),
             format!("{:.2}", row.cpu_s_all),

@@ -28,3 +28,11 @@ async fn members_have_the_direct_sum_over_every_kind_of_link() {
         }
     }
 }
+
+#[test]
+fn a_link_has_a_bandwidth_that_a_line_can_have() {
+    assert_eq!(shape(parse_bandwidth("100mbit").unwrap()).bytes_per_s, 12.5e6);
+    for text in ["", "100", "99kbit", "-1mbit"] {
+        parse_bandwidth(text).unwrap_err();
+    }
+}

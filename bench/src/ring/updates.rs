@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tokio::task::{JoinSet, spawn_blocking};
 use tributary::error::CliError;
-use tributary_collective::Addend;
+use tributary_collective::Weighted;
 use tributary_engine::aggregate::Accumulator;
 use tributary_protocol::body::shrink;
-use tributary_protocol::fixed::{Contribution, SumCaps, Weight, quantise};
+use tributary_protocol::fixed::{Contribution, SumCaps, Weight};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::model::ParameterList;
@@ -48,7 +48,6 @@ pub(super) struct Update {
     /// As the coordinator would decode it.
     values: Arc<Vec<f32>>,
     pub(super) examples: u32,
-    factor: f64,
     /// Bytes of the body that the star would have.
     body_bytes: u64,
 }
@@ -67,8 +66,7 @@ impl Updates {
         let mut making = JoinSet::new();
         for rank in 0..members {
             let (parameters, header) = (Arc::clone(&parameters), header.clone());
-            making
-                .spawn_blocking(move || Update::new(rank, &parameters, &header, binary_point).map(|made| (rank, made)));
+            making.spawn_blocking(move || Update::new(rank, &parameters, &header).map(|made| (rank, made)));
         }
         let mut made = making.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?;
         made.sort_by_key(|(rank, _)| *rank);
@@ -87,12 +85,7 @@ impl Updates {
 }
 
 impl Update {
-    fn new(
-        rank: u16,
-        parameters: &Arc<ParameterList>,
-        header: &UpdateHeader,
-        binary_point: u32,
-    ) -> Result<Self, BenchError> {
+    fn new(rank: u16, parameters: &Arc<ParameterList>, header: &UpdateHeader) -> Result<Self, BenchError> {
         let seed = Seed(rank.into());
         let delta = normal(parameters.total(), None, seed);
         let file = encode(&delta, parameters, header, u32::MAX, seed).map_err(failed)?;
@@ -101,20 +94,12 @@ impl Update {
         values.fill(0.0);
         decode(&file, parameters, header, &mut values).map_err(failed)?;
         let examples = EXAMPLES + 7 * u32::from(rank);
-        let factor = Weight::examples(examples).factor(binary_point);
-        Ok(Self { values: Arc::new(values), examples, factor, body_bytes: shrink(file).len() as u64 })
-    }
-}
-
-impl Addend for Update {
-    fn values(&self) -> u32 {
-        u32::try_from(self.values.len()).unwrap_or(u32::MAX)
+        Ok(Self { values: Arc::new(values), examples, body_bytes: shrink(file).len() as u64 })
     }
 
-    fn integers(&self, first: usize, integers: &mut [i64]) {
-        for (integer, value) in integers.iter_mut().zip(&self.values[first..]) {
-            *integer = quantise(f64::from(*value) * self.factor);
-        }
+    /// What it adds to a sum of so many binary places.
+    pub(super) fn weighted(&self, binary_point: u32) -> Weighted<'_> {
+        Weighted::new(&self.values, Weight::examples(self.examples), binary_point)
     }
 }
 

@@ -175,9 +175,9 @@ impl Builder {
         Self { keys: Some(keys), ..self }
     }
 
-    /// Takes part in groups whose members add up among themselves: others connect to this client at `address`, such as
-    /// `0.0.0.0:7400`, and are told that they reach it at `advertised`, a host with a port. Without one, they are told
-    /// the address that it is bound to. Links are encrypted, and nobody but members gets beyond the handshake.
+    /// Takes part in groups whose members add up among themselves. The client listens at `address`, such as
+    /// `0.0.0.0:7400`. Other members connect to `advertised`, a host with a port; without it, to the address that the
+    /// client listens at. Links are encrypted, and nobody but members gets beyond the handshake.
     #[cfg(feature = "group")]
     #[must_use]
     pub fn listen(self, address: impl Into<String>, advertised: Option<String>) -> Self {

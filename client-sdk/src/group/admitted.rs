@@ -149,7 +149,7 @@ impl Group {
         })
     }
 
-    /// Gives the link to whoever accepts its rank.
+    /// Keeps the link until `accept` of its rank takes it.
     pub(super) fn deliver(&self, link: Link) {
         self.waiting.locked().insert(link.rank(), link);
         self.has_ended.send_modify(|_| ());

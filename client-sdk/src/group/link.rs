@@ -35,7 +35,7 @@ pub enum LinkError {
     /// TLS failed.
     #[error("the handshake with the member failed: {0}")]
     Handshake(String),
-    /// At this address is somebody else.
+    /// The address answered with another key.
     #[error("the key of the member is not the one in the roster")]
     WrongKey,
     /// The member's first frame is not the expected one.

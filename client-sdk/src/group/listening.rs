@@ -41,7 +41,7 @@ impl Listening {
         self.listener.get_or_try_init(bind).await
     }
 
-    /// The addresses that others are told: those that were given, else the one that is bound.
+    /// The addresses at which others reach this client: the advertised ones, or the bound one if there are none.
     pub(crate) fn addresses(&self, listener: &Listener) -> Vec<String> {
         match self.advertised.is_empty() {
             true => vec![listener.local_address().to_string()],

@@ -17,12 +17,12 @@ use tributary_protocol::seed::SecretStream;
 use zeroize::Zeroizing;
 
 use super::context::Context;
+use super::held::held;
 use crate::error::ClientError;
 use crate::host::Host;
 use crate::secure::{Member, MemberError, Next, Signers, Terms, system_entropy};
 use crate::store::state::{Finished, Identity, Pending};
 use crate::tasks::sent;
-use crate::trainer::TrainError;
 use crate::transport::upload::{Figures, Upload};
 
 /// Fewest neighbours of a member, unless all others are neighbours.
@@ -140,18 +140,10 @@ impl Exchange<'_> {
         result
     }
 
-    /// Asks until there is an answer, or the host ends the session: a later one goes on.
+    /// Asks until there is an answer, or the host ends the session.
     async fn held(&self, method: Method, call: &str, body: Bytes) -> Result<Vec<u8>, ClientError> {
         let path = self.path(call);
-        loop {
-            let asked = self.context.coordinator.held((method.clone(), self.secret, &path), &body).await?;
-            if let Some(answer) = asked {
-                return Ok(answer);
-            }
-            if !self.host.may_continue() {
-                return Err(ClientError::Training(TrainError::Interrupted));
-            }
-        }
+        held(self.host, || self.context.coordinator.held((method.clone(), self.secret, &path), &body)).await
     }
 
     fn path(&self, call: &str) -> String {

@@ -7,6 +7,7 @@
 mod check_in;
 mod context;
 mod exchange;
+mod held;
 #[cfg(feature = "group")]
 mod ring;
 mod step;

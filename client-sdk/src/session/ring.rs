@@ -10,26 +10,27 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join;
 use serde::Serialize;
-use tributary_collective::{Addend, Fault, Reduced, RingError, RingPlace, Timer, all_reduce, give_up};
+use tributary_collective::{Fault, Reduced, RingError, RingPlace, Timer, Weighted, all_reduce, give_up};
 use tributary_protocol::device::{ReportAccepted, UpdateQuery};
-use tributary_protocol::fixed::{Contribution, Weight, quantise};
+use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::group::FRAME_BYTES;
 use tributary_protocol::group::messages::{
-    RingAnswer, RingMember, RingOutcome, RingReady, RingReport, RingRoster, RingStall, StallKind,
+    RingAnswer, RingMember, RingOutcome, RingReady, RingReport, RingRoster, RingStall,
 };
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Secret;
 use tributary_protocol::relay::SumQuery;
+use tributary_protocol::state::StallKind;
 use tributary_protocol::sum::tag;
 
 use super::context::Context;
+use super::held::held;
 use crate::clock::{Clock, within};
 use crate::error::ClientError;
 use crate::group::{Admission, Hello, Link, LinkError, Listener, Listening, OpenGroup, PeerKey, connect};
 use crate::host::Host;
 use crate::store::state::{Finished, Identity};
 use crate::tasks::sent;
-use crate::trainer::TrainError;
 use crate::transport::upload::{Figures, Upload};
 
 /// The pause before a neighbour is tried again that has not heard of the group yet.
@@ -76,7 +77,7 @@ pub(super) async fn add_up(
         let took_ms = context.clock.now_ms().saturating_sub(began_ms);
         match member.outcome(&roster, &sum, took_ms).await? {
             RingAnswer::Upload(figures) => {
-                return member.upload(sum.body, &figures.into()).await.map(Delivered::Counted);
+                return member.upload(&sum, &figures.into()).await.map(Delivered::Counted);
             }
             RingAnswer::Done { retry_after_ms } => return Ok(Delivered::Counted(ReportAccepted { retry_after_ms })),
             RingAnswer::Star => return Ok(Delivered::Own),
@@ -101,6 +102,7 @@ struct Ringing<'a> {
 /// The sum of a group, as a body.
 struct Sum {
     body: Bytes,
+    sha256: Sha256Hash,
     sent_bytes: u64,
     received_bytes: u64,
 }
@@ -115,7 +117,7 @@ impl Ringing<'_> {
     async fn outcome(&self, roster: &RingRoster, sum: &Sum, took_ms: u64) -> Result<RingAnswer, ClientError> {
         let outcome = RingOutcome {
             attempt: roster.attempt,
-            sha256: Sha256Hash::of(&sum.body),
+            sha256: sum.sha256,
             bytes_sent: sum.sent_bytes,
             bytes_received: sum.received_bytes,
             took_ms,
@@ -130,9 +132,9 @@ impl Ringing<'_> {
         self.context.coordinator.held_json((self.secret, &self.path("ring/stall")), &stall).await.map(drop)
     }
 
-    async fn upload(&self, body: Bytes, query: &SumQuery) -> Result<ReportAccepted, ClientError> {
-        let (id, sha256) = (self.finished.pending.assignment.id, Sha256Hash::of(&body));
-        let upload = Upload { id, figures: Figures::Sum(query), body: &body, sha256, begun: false };
+    async fn upload(&self, sum: &Sum, query: &SumQuery) -> Result<ReportAccepted, ClientError> {
+        let id = self.finished.pending.assignment.id;
+        let upload = Upload { id, figures: Figures::Sum(query), body: &sum.body, sha256: sum.sha256, begun: false };
         self.context.coordinator.upload(self.secret, &upload).await
     }
 
@@ -155,7 +157,7 @@ impl Ringing<'_> {
             magnitude_max: roster.value_max,
         };
         place.check().map_err(|error| tracing::warn!(%error, "the roster of a group is wrong")).map_err(|()| None)?;
-        let [left, right] = [(rank + members - 1) % members, (rank + 1) % members];
+        let (left, right) = (place.left(), place.right());
         let stalled = |rank, what, step| Some(RingStall { attempt, rank, what, step });
         let peers = roster.members.iter().zip(0u16..).map(|(member, rank)| (rank, PeerKey(member.key)));
         let group = *roster.group.as_bytes();
@@ -164,7 +166,7 @@ impl Ringing<'_> {
         let accepted = async { self.accepted(&admission, left, roster).await.map_err(|_| unreachable(left)) };
         let opened = async { self.opened(right, roster).await.map_err(|_| unreachable(right)) };
         let timer = Waits(self.clock());
-        // Whoever has a link already is told why it ends, and blames the right one.
+        // The neighbour on the other link is told which member could not be reached, and blames that one.
         let (from, to) = match join(accepted, opened).await {
             (Ok(from), Ok(to)) => (from, to),
             (Err(stall), Ok(link)) => {
@@ -177,14 +179,8 @@ impl Ringing<'_> {
             }
             (Err(stall), Err(_)) => return Err(stall),
         };
-        let own = Own {
-            values: &self.values,
-            factor: match roster.uniform {
-                true => Weight::examples(1),
-                false => Weight::examples(self.query.weight),
-            }
-            .factor(roster.binary_point),
-        };
+        let weight = if roster.uniform { 1 } else { self.query.weight };
+        let own = Weighted::new(&self.values, Weight::examples(weight), roster.binary_point);
         let reduced = all_reduce(&place, &own, from, to, &timer).await;
         let reduced = reduced.map_err(|error| {
             tracing::debug!(%error, "no sum of a group");
@@ -204,7 +200,8 @@ impl Ringing<'_> {
         let contribution = Contribution { weight: Weight::of_units(roster.weight), updates };
         let traffic = reduced.traffic();
         let body = reduced.body(tag(&assignment.job, assignment.model_version, roster.binary_point), contribution);
-        Sum { body: body.into(), sent_bytes: traffic.sent_bytes, received_bytes: traffic.received_bytes }
+        let (sha256, body) = (Sha256Hash::of(&body), body.into());
+        Sum { body, sha256, sent_bytes: traffic.sent_bytes, received_bytes: traffic.received_bytes }
     }
 
     /// The link that the left neighbour opens.
@@ -237,18 +234,11 @@ impl Ringing<'_> {
         }
     }
 
-    /// Asks until there is an answer, or the host ends the session: a later one goes on.
+    /// Asks until there is an answer, or the host ends the session.
     async fn held(&self, call: &str, request: &impl Serialize) -> Result<RingAnswer, ClientError> {
         let path = self.path(call);
-        loop {
-            let asked = self.context.coordinator.held_json((self.secret, &path), request).await?;
-            if let Some(answer) = asked {
-                return serde_json::from_slice(&answer).map_err(|error| unusable(&error.to_string()));
-            }
-            if !self.host.may_continue() {
-                return Err(ClientError::Training(TrainError::Interrupted));
-            }
-        }
+        let ask = || self.context.coordinator.held_json((self.secret, &path), request);
+        serde_json::from_slice(&held(self.host, ask).await?).map_err(|error| unusable(&error.to_string()))
     }
 
     fn path(&self, call: &str) -> String {
@@ -257,24 +247,6 @@ impl Ringing<'_> {
 
     fn clock(&self) -> &dyn Clock {
         self.context.clock.as_ref()
-    }
-}
-
-/// The update as integers of the sum.
-struct Own<'a> {
-    values: &'a [f32],
-    factor: f64,
-}
-
-impl Addend for Own<'_> {
-    fn values(&self) -> u32 {
-        u32::try_from(self.values.len()).unwrap_or(u32::MAX)
-    }
-
-    fn integers(&self, first: usize, integers: &mut [i64]) {
-        for (integer, value) in integers.iter_mut().zip(&self.values[first..]) {
-            *integer = quantise(f64::from(*value) * self.factor);
-        }
     }
 }
 
