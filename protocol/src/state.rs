@@ -211,6 +211,20 @@ states! {
 }
 
 states! {
+    /// What a neighbour in a group did, so that its member could not go on.
+    StallKind {
+        /// No connection came about.
+        Unreachable = "unreachable",
+        /// It owed a frame, and sent nothing for too long.
+        Silent = "silent",
+        /// It closed the connection.
+        Closed = "closed",
+        /// It sent a frame that is none, or another one than was due.
+        Wrong = "wrong",
+    }
+}
+
+states! {
     /// The reason why a round was abandoned.
     AbandonReason {
         /// Too few clients were available before the selection timeout.

@@ -34,10 +34,9 @@ fn row(member: &RingPart) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use tributary_protocol::group::messages::StallKind;
     use tributary_protocol::id::GroupId;
     use tributary_protocol::operator::RingBlame;
-    use tributary_protocol::state::RingState;
+    use tributary_protocol::state::{RingState, StallKind};
 
     use super::*;
 

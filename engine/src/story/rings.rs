@@ -1,8 +1,7 @@
 //! Groups that add up among themselves, in sentences.
 
-use tributary_protocol::group::messages::StallKind;
 use tributary_protocol::operator::{RingAttempt, RoundRing};
-use tributary_protocol::state::{RingState, StarReason};
+use tributary_protocol::state::{RingState, StallKind, StarReason};
 
 use super::words::count;
 

@@ -17,6 +17,7 @@ use crate::hash::Sha256Hash;
 use crate::id::GroupId;
 use crate::relay::SumQuery;
 use crate::scalars::Scalars;
+use crate::state::StallKind;
 
 /// Most members of a group.
 pub const GROUP_MAX: u32 = 256;
@@ -151,36 +152,6 @@ pub struct RingStall {
     pub what: StallKind,
     /// The step of the schedule, from 0.
     pub step: u32,
-}
-
-/// What a neighbour did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum StallKind {
-    /// No connection came about.
-    Unreachable,
-    /// It owed a frame, and sent nothing for too long.
-    Silent,
-    /// It closed the connection.
-    Closed,
-    /// It sent a frame that is none, or another one than was due.
-    Wrong,
-}
-
-impl StallKind {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Unreachable, Self::Silent, Self::Closed, Self::Wrong];
-
-    /// The word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unreachable => "unreachable",
-            Self::Silent => "silent",
-            Self::Closed => "closed",
-            Self::Wrong => "wrong",
-        }
-    }
 }
 
 /// A member has the sum of its group.

@@ -333,6 +333,13 @@ impl JobFile {
         }
         self.retention.check()?;
         self.stop.check(self.evaluation.is_some())?;
+        self.check_together()?;
+        self.check_loss()?;
+        validity::check(self)
+    }
+
+    /// Checks how updates meet: with noise, under masks, or in groups that add up among themselves.
+    fn check_together(&self) -> Result<(), JobFileError> {
         if let Some(privacy) = &self.privacy {
             privacy.check(self)?;
         }
@@ -342,8 +349,7 @@ impl JobFile {
         if let Some(group) = &self.group {
             group.check(self)?;
         }
-        self.check_loss()?;
-        validity::check(self)
+        Ok(())
     }
 
     /// Lists of layers are trained by the SDK, which computes no loss of an app.

@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::group::messages::StallKind;
 use crate::hash::Sha256Hash;
 use crate::id::GroupId;
-use crate::state::{RingState, StarReason};
+use crate::state::{RingState, StallKind, StarReason};
 
 /// How the members of a round added up among themselves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

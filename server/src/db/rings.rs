@@ -3,7 +3,7 @@
 use tributary_protocol::group::messages::{RingMember, RingOutcome, RingReport, RingStall};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, GroupId};
-use tributary_protocol::state::{RingState, StarReason};
+use tributary_protocol::state::{RingState, StallKind, StarReason};
 
 use super::tx::{Json, Text, execute, fetch, stored};
 use super::{DbError, RoundKey, Tx};
@@ -81,7 +81,7 @@ pub struct RingMemberRow {
     pub took_ms: Option<i64>,
     asked: i64,
     blames: Option<i64>,
-    pub blames_for: Option<String>,
+    blames_for: Option<Text<StallKind>>,
     pub blames_step: Option<i64>,
     /// Whether its assignment is open.
     pub is_open: bool,
@@ -112,6 +112,11 @@ impl RingMemberRow {
     /// Whether it was asked for the sum.
     pub fn was_asked(&self) -> bool {
         self.asked != 0
+    }
+
+    /// What the member did that it could not go on with.
+    pub fn blames_for(&self) -> Option<StallKind> {
+        self.blames_for.map(|Text(kind)| kind)
     }
 
     /// The position of the member that it could not go on with.

@@ -172,7 +172,7 @@ async fn came_back(services: &Services, assignment: &AssignmentRow, comes: Comes
 }
 
 /// Why an assignment takes no report.
-pub(super) fn closed(assignment: &AssignmentRow, round: &RoundRow) -> Refusal {
+pub(crate) fn closed(assignment: &AssignmentRow, round: &RoundRow) -> Refusal {
     if let (AssignmentState::Expired, Some(reason)) = (assignment.state, &assignment.reason) {
         return Refusal::Stale(reason.clone());
     }

@@ -8,12 +8,12 @@ use tributary_protocol::figures::Figures;
 use tributary_protocol::fixed::Contribution;
 use tributary_protocol::group::messages::{RingMember, RingOutcome, RingReady, RingStall};
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{AssignmentId, ClientId, GroupId};
+use tributary_protocol::id::{AssignmentId, GroupId};
 use tributary_protocol::state::{AssignmentState, Phase, RingState, StarReason};
 use tributary_protocol::traffic::Traffic;
 
-use super::assignments::{Comes, Received, Refusal, end, find, require_open};
-use crate::db::{AssignmentRow, DbError, Report, RingMemberRow, RoundKey, Times, Transition, Tx};
+use super::assignments::{Comes, Received, Refusal, end, require_open};
+use crate::db::{AssignmentRow, DbError, Report, RingMemberRow, RoundKey, RoundRow, Times, Transition, Tx};
 use crate::services::Services;
 
 /// Why a member is rejected whose sum is another one than that of most.
@@ -22,18 +22,17 @@ const DIFFERS: &str = "its sum differs from that of its group";
 /// A client has finished, or asks again for its next attempt.
 pub(crate) async fn ready(
     services: &Services,
-    client: ClientId,
-    id: AssignmentId,
+    (assignment, round): (&AssignmentRow, &RoundRow),
     (ready, member): (&RingReady, &RingMember),
 ) -> Result<(), Refusal> {
-    let (assignment, round) = find(&mut services.db.read().await?, client, id, None).await?;
     if assignment.state == AssignmentState::Reported {
         return Ok(());
     }
-    require_open(services, &assignment, &round, Comes::Finished).await?;
+    require_open(services, assignment, round, Comes::Finished).await?;
     let mut tx = services.db.begin().await?;
     tx.lock_job(round.job).await?;
-    tx.ring_ready(id, round.key(), (ready.attempt, member, &ready.report), services.clock.now_ms()).await?;
+    let told = (ready.attempt, member, &ready.report);
+    tx.ring_ready(assignment.id, round.key(), told, services.clock.now_ms()).await?;
     tx.commit().await?;
     services.signals.changed(round.job);
     Ok(())
@@ -92,35 +91,16 @@ pub(crate) async fn form(
     Ok(())
 }
 
-/// Members agree on a sum, and one of them is asked for it.
-pub(crate) async fn agree(
+/// Members agree on a sum, and one of them is asked for it: another one than before, if they had agreed already.
+pub(crate) async fn ask(
     services: &Services,
     round: RoundKey,
-    group: GroupId,
+    (group, state): (GroupId, RingState),
     (sha256, uploader, updates): (Sha256Hash, AssignmentId, u32),
 ) -> Result<(), DbError> {
     let (mut tx, now_ms) = (services.db.begin().await?, services.clock.now_ms());
     if !may_change(&mut tx, round).await?
-        || !tx.move_ring(group, [RingState::Formed, RingState::Agreed], Some(sha256), now_ms).await?
-    {
-        return Ok(());
-    }
-    tx.ask_for_ring(group, Some(uploader), updates).await?;
-    tx.commit().await?;
-    services.signals.changed_for_watchers();
-    Ok(())
-}
-
-/// Another member is asked for the sum.
-pub(crate) async fn ask_next(
-    services: &Services,
-    round: RoundKey,
-    group: GroupId,
-    (uploader, updates): (AssignmentId, u32),
-) -> Result<(), DbError> {
-    let (mut tx, now_ms) = (services.db.begin().await?, services.clock.now_ms());
-    if !may_change(&mut tx, round).await?
-        || !tx.move_ring(group, [RingState::Agreed, RingState::Agreed], None, now_ms).await?
+        || !tx.move_ring(group, [state, RingState::Agreed], Some(sha256), now_ms).await?
     {
         return Ok(());
     }

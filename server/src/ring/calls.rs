@@ -6,18 +6,19 @@ use tributary_engine::round::RetryReason;
 use tributary_engine::round::ring::RingPolicy;
 use tributary_protocol::fixed::Weight;
 use tributary_protocol::group::messages::{
-    RingAnswer, RingMember, RingOutcome, RingReady, RingRoster, RingStall, RingSum,
+    RingAnswer, RingMember, RingOutcome, RingReady, RingReport, RingRoster, RingStall, RingSum,
 };
-use tributary_protocol::id::{AssignmentId, GroupId};
+use tributary_protocol::id::{AssignmentId, ClientId, GroupId};
 use tributary_protocol::state::{AssignmentState, RingState, Task};
 
 use super::addresses::reachable;
 use super::step::policy_of;
-use crate::db::{ClientRow, DbError, RingAttemptRow, RingMemberRow, RingStanding, RoundKey, RoundRow, Tx};
+use crate::db::{ClientRow, DbError, RingAttemptRow, RingMemberRow, RoundKey, Tx};
 use crate::fleet::Fleet;
 use crate::lifecycle::assignments::{self, Refusal};
 use crate::lifecycle::rings;
 use crate::services::Services;
+use crate::updates::figures::Training;
 
 /// What a member waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,20 +37,18 @@ pub(crate) async fn ready(
     ready: &RingReady,
     seen: Option<IpAddr>,
 ) -> Result<(), Refusal> {
-    let (_, round) = assignments::find(&mut services.db.read().await?, client.id, id, Some(Task::Train)).await?;
-    let spec = services.spec(&mut services.db.look().await?, round.job).await?.ok_or_else(DbError::lost)?;
+    let mut tx = services.db.read().await?;
+    let (assignment, round) = assignments::find(&mut tx, client.id, id, Some(Task::Train)).await?;
+    let spec = services.spec(&mut tx, round.job).await?.ok_or_else(DbError::lost)?;
+    drop(tx);
     if spec.file.group.is_none() {
         return Err(Refusal::OtherForm("the members of this job do not add up among themselves"));
     }
-    let weight_max = spec.plan.weight_max;
-    if !(1..=weight_max).contains(&ready.report.weight) {
-        return Err(Refusal::Message(format!(
-            "a weight of {}, where 1 to {weight_max} are allowed",
-            ready.report.weight
-        )));
-    }
+    let RingReport { weight, loss, steps, .. } = ready.report;
+    // They become those of the sum, for which another member answers.
+    Training { weight, steps, loss }.check(&assignment, &spec).map_err(Refusal::Message)?;
     let member = reachable(&ready.member, seen, &client.granted.0).map_err(Refusal::Message)?;
-    rings::ready(services, client.id, id, (ready, &member)).await
+    rings::ready(services, (&assignment, &round), (ready, &member)).await
 }
 
 /// A member has the sum of its attempt.
@@ -90,7 +89,7 @@ async fn attempt(
     Ok(attempt.map(|attempt| (round.key(), attempt.id)))
 }
 
-/// The answer that a member waits for; none while there is none.
+/// The answer that a member waits for; none while there is none. Its assignment is the client's own.
 pub(crate) async fn answer(
     services: &Services,
     fleet: &Fleet,
@@ -98,74 +97,69 @@ pub(crate) async fn answer(
     id: AssignmentId,
     ask: Ask,
 ) -> Result<Option<RingAnswer>, Refusal> {
+    // All that wait look after each change, and most changes concern one of them: one row says so.
     let standing = services.db.look().await?.ring_standing(id).await?;
-    if standing.is_some_and(|standing| !is_due(&standing, ask)) {
-        return Ok(None);
+    let standing = standing.ok_or_else(|| Refusal::NotFound(id.to_string()))?;
+    if !standing.is_open {
+        return ended(services, fleet, client, id).await.map(Some);
     }
-    let mut tx = services.db.read().await?;
-    let (assignment, round) = assignments::find(&mut tx, client.id, id, Some(Task::Train)).await?;
-    if assignment.state == AssignmentState::Reported {
-        drop(tx);
-        let retry_after_ms = fleet.retry_of(services, client, RetryReason::Reported).await?;
-        return Ok(Some(RingAnswer::Done { retry_after_ms }));
-    }
-    if assignment.state == AssignmentState::Rejected {
-        return Err(Refusal::Rejected(assignment.reason.unwrap_or_default()));
-    }
-    assignments::require_held(&assignment, &round)?;
-    if tx.ring_star(round.key()).await?.is_some() {
+    if standing.is_star {
         return Ok(Some(RingAnswer::Star));
     }
-    let attempt = tx.ring_attempt_of(id).await?;
-    let is_newer = |seen: u32| move |attempt: &RingAttemptRow| attempt.number > seen;
-    match (ask, attempt) {
-        (Ask::Attempt(seen), Some(attempt)) if is_newer(seen)(&attempt) && attempt.state == RingState::Formed => {
-            let roster = roster(services, &mut tx, &round, &attempt, id).await?;
-            Ok(Some(RingAnswer::Formed(Box::new(roster))))
+    match (ask, standing.attempt()) {
+        (Ask::Attempt(seen), Some((number, RingState::Formed))) if number > seen => {
+            roster(services, client.id, id, number).await
         }
         (Ask::Attempt(_), _) => Ok(None),
-        (Ask::Outcome(number), Some(attempt)) if attempt.number == number => match attempt.state {
-            RingState::Formed => Ok(None),
-            RingState::Agreed if assignment.is_of_group() => {
-                Ok(Some(RingAnswer::Upload(sum_of(&tx.ring_members(attempt.id).await?))))
-            }
-            RingState::Agreed | RingState::Counted => Ok(None),
+        (Ask::Outcome(told), Some((number, state))) if number == told => match state {
+            RingState::Agreed if standing.is_asked => sum(services, id, number).await,
+            RingState::Formed | RingState::Agreed | RingState::Counted => Ok(None),
             RingState::Failed => Ok(Some(RingAnswer::Over)),
         },
         (Ask::Outcome(_), _) => Ok(Some(RingAnswer::Over)),
     }
 }
 
-/// Whether there may be an answer.
-fn is_due(standing: &RingStanding, ask: Ask) -> bool {
-    let has_ended = !standing.is_open || standing.is_star;
-    has_ended
-        || match (ask, standing.attempt()) {
-            (Ask::Attempt(seen), attempt) => attempt.is_some_and(|(number, _)| number > seen),
-            (Ask::Outcome(told), Some((number, RingState::Formed))) => number != told,
-            (Ask::Outcome(told), Some((number, RingState::Agreed))) => number != told || standing.is_asked,
-            (Ask::Outcome(_), _) => true,
+/// The answer to a member whose assignment has ended.
+async fn ended(
+    services: &Services,
+    fleet: &Fleet,
+    client: &ClientRow,
+    id: AssignmentId,
+) -> Result<RingAnswer, Refusal> {
+    let (assignment, round) = assignments::find(&mut services.db.read().await?, client.id, id, None).await?;
+    match assignment.state {
+        AssignmentState::Reported => {
+            let retry_after_ms = fleet.retry_of(services, client, RetryReason::Reported).await?;
+            Ok(RingAnswer::Done { retry_after_ms })
         }
+        AssignmentState::Rejected => Err(Refusal::Rejected(assignment.reason.unwrap_or_default())),
+        _ => Err(assignments::closed(&assignment, &round)),
+    }
 }
 
+/// The attempt that the member is in, if it has still formed; it may have moved on since the member's row was read.
 async fn roster(
     services: &Services,
-    tx: &mut Tx,
-    round: &RoundRow,
-    attempt: &RingAttemptRow,
+    client: ClientId,
     id: AssignmentId,
-) -> Result<RingRoster, Refusal> {
-    let spec = services.spec(tx, round.job).await?.ok_or_else(DbError::lost)?.with_cohort(round.policy().sum_size());
+    number: u32,
+) -> Result<Option<RingAnswer>, Refusal> {
+    let mut tx = services.db.read().await?;
+    let (_, round) = assignments::find(&mut tx, client, id, None).await?;
+    let Some(attempt) = in_state(&mut tx, id, (number, RingState::Formed)).await? else { return Ok(None) };
+    let spec =
+        services.spec(&mut tx, round.job).await?.ok_or_else(DbError::lost)?.with_cohort(round.policy().sum_size());
     let members = tx.ring_members(attempt.id).await?;
     let rank = members.iter().position(|member| member.assignment == id).ok_or_else(DbError::lost)?;
     let point = spec.caps.binary_point().map_err(|error| DbError::corrupt("the caps of a job", error))?;
-    let RingPolicy { frame_ms, star_from_ms, .. } = policy_of(&spec, round).ok_or_else(DbError::lost)?;
+    let RingPolicy { frame_ms, star_from_ms, .. } = policy_of(&spec, &round).ok_or_else(DbError::lost)?;
     let uniform = spec.caps.weight_max == Weight::examples(1);
     let weight: u64 = match uniform {
         true => members.len() as u64,
         false => members.iter().map(|member| u64::from(member.ready.weight)).sum(),
     };
-    Ok(RingRoster {
+    Ok(Some(RingAnswer::Formed(Box::new(RingRoster {
         group: attempt.id,
         attempt: attempt.number,
         rank: u16::try_from(rank).unwrap_or(u16::MAX),
@@ -176,7 +170,23 @@ async fn roster(
         value_max: spec.caps.value_max(point).unsigned_abs(),
         frame_ms: frame_ms.unsigned_abs(),
         ends_in_ms: star_from_ms.saturating_sub(services.clock.now_ms()).max(0).unsigned_abs(),
-    })
+    }))))
+}
+
+/// The sum that the member is asked for, if its attempt has still agreed.
+async fn sum(services: &Services, id: AssignmentId, number: u32) -> Result<Option<RingAnswer>, Refusal> {
+    let mut tx = services.db.read().await?;
+    let Some(attempt) = in_state(&mut tx, id, (number, RingState::Agreed)).await? else { return Ok(None) };
+    Ok(Some(RingAnswer::Upload(sum_of(&tx.ring_members(attempt.id).await?))))
+}
+
+async fn in_state(
+    tx: &mut Tx,
+    id: AssignmentId,
+    (number, state): (u32, RingState),
+) -> Result<Option<RingAttemptRow>, DbError> {
+    let attempt = tx.ring_attempt_of(id).await?;
+    Ok(attempt.filter(|attempt| attempt.number == number && attempt.state == state))
 }
 
 /// What the updates of members come to, beside their values.

@@ -122,14 +122,11 @@ impl Rings {
                 let rejected = services.db.read().await?.assignments_by_id(&differ).await?;
                 rings::fail(services, key, (attempt.id, attempt.state), &rejected).await?;
             }
-            (RingStep::Agree(sha256), Some((attempt, members))) => {
+            (step @ (RingStep::Agree(_) | RingStep::NextUploader), Some((attempt, members))) => {
+                let agreed = if let RingStep::Agree(sha256) = step { Some(sha256) } else { attempt.sha256() };
+                let sha256 = agreed.ok_or_else(DbError::lost)?;
                 let uploader = uploaders(members, sha256).next().ok_or_else(DbError::lost)?;
-                rings::agree(services, key, attempt.id, (sha256, uploader, size(members))).await?;
-            }
-            (RingStep::NextUploader, Some((attempt, members))) => {
-                let sha256 = attempt.sha256().ok_or_else(DbError::lost)?;
-                let uploader = uploaders(members, sha256).next().ok_or_else(DbError::lost)?;
-                rings::ask_next(services, key, attempt.id, (uploader, size(members))).await?;
+                rings::ask(services, key, (attempt.id, attempt.state), (sha256, uploader, size(members))).await?;
             }
         }
         Ok(true)

@@ -15,6 +15,7 @@
 pub mod budget;
 pub mod claims;
 mod decoding;
+pub(crate) mod figures;
 pub(crate) mod fold;
 pub(crate) mod partial;
 pub(crate) mod rebuild;

@@ -3664,7 +3664,7 @@ export type StalenessWeight =
       kind: "hinge";
     };
 
-/** What a neighbour did. */
+/** What a neighbour in a group did, so that its member could not go on. */
 export type StallKind = "unreachable" | "silent" | "closed" | "wrong";
 
 /** Who fixes means, deviations and replacements. */

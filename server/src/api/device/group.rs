@@ -6,21 +6,19 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use tributary_engine::round::RetryReason;
 use tributary_protocol::id::AssignmentId;
 
-use super::checkin::too_many_held;
-use super::report::{or_refused, refused, report_accepted};
+use super::held::held;
+use super::report::{or_refused, report_accepted};
 use crate::api::auth::{Device, Identified, Origin};
 use crate::api::extract::{Path, body};
 use crate::api::problem::Answer;
 use crate::app::App;
 use crate::masking::calls::{self, Ask};
 
-/// Longest time that a call is held, in milliseconds.
-const HELD_MS_MAX: i64 = 60_000;
 /// Largest message: sealed shares for 254 neighbours.
 const MESSAGE_BYTES_MAX: usize = 32 << 10;
 
@@ -33,7 +31,7 @@ pub(super) async fn join(
 ) -> Answer<Response> {
     let body = body(request, MESSAGE_BYTES_MAX, &app.guard).await?;
     or_refused(&app, &client, calls::join(&app, &client, id, &body).await).await?;
-    held(&app, (&client, origin), id, Ask::Formed).await
+    answer(&app, (&client, origin), id, Ask::Formed).await
 }
 
 pub(super) async fn put_shares(
@@ -45,7 +43,7 @@ pub(super) async fn put_shares(
 ) -> Answer<Response> {
     let body = body(request, MESSAGE_BYTES_MAX, &app.guard).await?;
     or_refused(&app, &client, calls::share(&app, client.id, id, &body).await).await?;
-    held(&app, (&client, origin), id, Ask::Inbox).await
+    answer(&app, (&client, origin), id, Ask::Inbox).await
 }
 
 pub(super) async fn survivors(
@@ -54,7 +52,7 @@ pub(super) async fn survivors(
     origin: Origin,
     Path(id): Path<AssignmentId>,
 ) -> Answer<Response> {
-    held(&app, (&client, origin), id, Ask::Survivors).await
+    answer(&app, (&client, origin), id, Ask::Survivors).await
 }
 
 pub(super) async fn put_agreement(
@@ -66,7 +64,7 @@ pub(super) async fn put_agreement(
 ) -> Answer<Response> {
     let body = body(request, MESSAGE_BYTES_MAX, &app.guard).await?;
     or_refused(&app, &client, calls::agree(&app, client.id, id, &body).await).await?;
-    held(&app, (&client, origin), id, Ask::Agreement).await
+    answer(&app, (&client, origin), id, Ask::Agreement).await
 }
 
 pub(super) async fn unmask(
@@ -80,27 +78,8 @@ pub(super) async fn unmask(
     Ok(report_accepted(&app, &client, RetryReason::Reported).await?.into_response())
 }
 
-/// Asks until there is an answer, the time is over, or the coordinator stops.
-async fn held(app: &App, (client, origin): (&Identified, Origin), id: AssignmentId, ask: Ask) -> Answer<Response> {
-    let address = origin.address;
-    drop(origin);
-    let _held = app.guard.hold(address).ok_or_else(too_many_held)?;
-    let until_ms = app.clock.now_ms().saturating_add(HELD_MS_MAX);
-    let mut changes = app.signals.watch();
-    loop {
-        match calls::answer(app, client.id, id, ask).await {
-            Ok(Some(body)) => {
-                let kind = [(header::CONTENT_TYPE, "application/octet-stream"), (header::CACHE_CONTROL, "no-store")];
-                return Ok((kind, body).into_response());
-            }
-            Ok(None) => {}
-            Err(refusal) => return Err(refused(app, client, refusal).await?),
-        }
-        tokio::select! {
-            changed = changes.changed() => if changed.is_ok() { continue },
-            () = app.clock.sleep_until(until_ms) => {}
-            () = app.stopping.cancelled() => {}
-        }
-        return Ok(StatusCode::NO_CONTENT.into_response());
-    }
+async fn answer(app: &App, (client, origin): (&Identified, Origin), id: AssignmentId, ask: Ask) -> Answer<Response> {
+    let response = |body: Vec<u8>| ([(header::CONTENT_TYPE, "application/octet-stream")], body);
+    let asked = || async move { calls::answer(app, client.id, id, ask).await.map(|answer| answer.map(response)) };
+    held(app, (client, origin), asked).await
 }

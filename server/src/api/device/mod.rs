@@ -4,6 +4,7 @@ mod checkin;
 mod credentials;
 pub(super) mod document;
 mod group;
+mod held;
 mod jobs;
 mod leave;
 mod release;

@@ -6,21 +6,18 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use tributary_protocol::group::messages::{RingOutcome, RingReady, RingStall};
 use tributary_protocol::id::AssignmentId;
 
-use super::checkin::too_many_held;
-use super::report::{or_refused, refused};
+use super::held::held;
+use super::report::or_refused;
 use crate::api::auth::{Device, Identified, Origin};
 use crate::api::extract::{Json, Path};
 use crate::api::problem::Answer;
 use crate::app::App;
 use crate::ring::calls::{self, Ask};
-
-/// Longest time that a call is held, in milliseconds.
-const HELD_MS_MAX: i64 = 60_000;
 
 pub(super) async fn ready(
     State(app): State<Arc<App>>,
@@ -31,7 +28,7 @@ pub(super) async fn ready(
 ) -> Answer<Response> {
     let told = calls::ready(&app, &client, id, &ready, origin.address).await;
     or_refused(&app, &client, told).await?;
-    held(&app, (&client, origin), id, Ask::Attempt(ready.attempt)).await
+    answer(&app, (&client, origin), id, Ask::Attempt(ready.attempt)).await
 }
 
 pub(super) async fn stall(
@@ -52,29 +49,10 @@ pub(super) async fn outcome(
     Json(outcome): Json<RingOutcome>,
 ) -> Answer<Response> {
     or_refused(&app, &client, calls::outcome(&app, &client, id, &outcome).await).await?;
-    held(&app, (&client, origin), id, Ask::Outcome(outcome.attempt)).await
+    answer(&app, (&client, origin), id, Ask::Outcome(outcome.attempt)).await
 }
 
-/// Asks until there is an answer, the time is over, or the coordinator stops.
-async fn held(app: &App, (client, origin): (&Identified, Origin), id: AssignmentId, ask: Ask) -> Answer<Response> {
-    let address = origin.address;
-    drop(origin);
-    let _held = app.guard.hold(address).ok_or_else(too_many_held)?;
-    let until_ms = app.clock.now_ms().saturating_add(HELD_MS_MAX);
-    let mut changes = app.signals.watch();
-    loop {
-        match calls::answer(app, &app.fleet, client, id, ask).await {
-            Ok(Some(answer)) => {
-                return Ok(([(header::CACHE_CONTROL, "no-store")], axum::Json(answer)).into_response());
-            }
-            Ok(None) => {}
-            Err(refusal) => return Err(refused(app, client, refusal).await?),
-        }
-        tokio::select! {
-            changed = changes.changed() => if changed.is_ok() { continue },
-            () = app.clock.sleep_until(until_ms) => {}
-            () = app.stopping.cancelled() => {}
-        }
-        return Ok(StatusCode::NO_CONTENT.into_response());
-    }
+async fn answer(app: &App, (client, origin): (&Identified, Origin), id: AssignmentId, ask: Ask) -> Answer<Response> {
+    let asked = || async { calls::answer(app, &app.fleet, client, id, ask).await.map(|answer| answer.map(axum::Json)) };
+    held(app, (client, origin), asked).await
 }

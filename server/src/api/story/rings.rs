@@ -1,6 +1,5 @@
 //! The groups of a round that add up among themselves, as people see them.
 
-use tributary_protocol::group::messages::StallKind;
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::{RingAttempt, RingBlame, RingPart, RoundRing};
 use tributary_protocol::state::RingState;
@@ -37,10 +36,9 @@ fn part(member: &RingMemberRow, members: &[RingMemberRow]) -> RingPart {
     let count = |count: Option<i64>| count.and_then(|count| u64::try_from(count).ok());
     let stall = member.blames().and_then(|position| {
         let other = members.iter().find(|other| other.position == position)?;
-        let word = member.blames_for.as_deref()?;
         Some(RingBlame {
             client_number: other.ready.number,
-            what: StallKind::ALL.into_iter().find(|kind| kind.as_str() == word)?,
+            what: member.blames_for()?,
             step: member.blames_step.and_then(|step| u32::try_from(step).ok()).unwrap_or(0),
         })
     });

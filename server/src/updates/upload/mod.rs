@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::staleness;
-use tributary_protocol::device::{LOSS_MAX, UpdateQuery};
+use tributary_protocol::device::UpdateQuery;
 use tributary_protocol::figures::Figures;
 use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
@@ -30,6 +30,7 @@ use tributary_protocol::update::UpdateLimits;
 
 use super::Updates;
 use super::claims::Claim;
+use super::figures::{Training, check_loss};
 use super::fold::Measured;
 use crate::blob::Staged;
 use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundRow, masked_key, update_key};
@@ -254,29 +255,13 @@ impl Upload {
 
     /// Checks the figures that come with the update.
     fn check_figures(&self, Target { assignment, spec, .. }: &Target) -> Result<(), String> {
-        let (query, job_max) = match &self.told {
-            Told::Update(query) => (query, spec.plan.weight_max),
-            Told::Masked => return Ok(()),
-            Told::Sum(query) => return check_loss(query.loss, spec),
-        };
-        if query.weight == 0 {
-            return Err("the weight is 0: an update must come from at least one example".into());
+        match &self.told {
+            Told::Update(UpdateQuery { weight, steps, loss, .. }) => {
+                Training { weight: *weight, steps: *steps, loss: *loss }.check(assignment, spec)
+            }
+            Told::Masked => Ok(()),
+            Told::Sum(query) => check_loss(query.loss, spec),
         }
-        if query.weight > job_max {
-            return Err(format!("the weight {} is above the job's largest, {job_max}", query.weight));
-        }
-        let told = assignment.weight_max(&spec.file);
-        if query.weight > told {
-            let weight = query.weight;
-            return Err(format!(
-                "the weight {weight} is above {told}, the number of examples that its client told when it was drawn"
-            ));
-        }
-        if let Some(steps_max) = assignment.steps_max(spec).filter(|steps_max| query.steps > *steps_max) {
-            let steps = query.steps;
-            return Err(format!("{steps} steps are more than its plan and its client's examples allow, {steps_max}"));
-        }
-        check_loss(query.loss, spec)
     }
 
     /// Checks what the body of a sum says against the figures beside it.
@@ -495,16 +480,6 @@ async fn claim(
         stop = Stops::new(services, until_ms).first() => return Err(UploadRefusal::Stopped(stop)),
     };
     claimed.ok_or(UploadRefusal::Stopped(Stop::Superseded))
-}
-
-fn check_loss(loss: Option<f64>, spec: &JobSpec) -> Result<(), String> {
-    match loss {
-        Some(loss) if !(-LOSS_MAX..=LOSS_MAX).contains(&loss) => {
-            Err("the training loss is not finite, or above 1e12".into())
-        }
-        None if spec.reads_losses() => Err("the update has no training loss, which the job's rule reads".into()),
-        _ => Ok(()),
-    }
 }
 
 fn too_large(spec: &JobSpec) -> UploadRefusal {

@@ -12,14 +12,13 @@ use tributary_client::{
 };
 use tributary_protocol::device::{Assignment as Work, CheckInResponse};
 use tributary_protocol::digest::repr_digest;
-use tributary_protocol::group::messages::StallKind;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::operator::{Assignment, Page, RoundDetail, RoundRing};
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::seed::Seed;
-use tributary_protocol::state::{JobState, Phase, RingState, StarReason};
+use tributary_protocol::state::{JobState, Phase, RingState, StallKind, StarReason};
 
 use crate::support::{Answer, Device, World, figures, http, within_reason};
 
