@@ -221,7 +221,10 @@ impl Ghost {
 
     /// Says that it is ready, with a key and an address that nobody has.
     async fn ready(&self, attempt: u32) -> Answer {
-        let report = json!({ "weight": self.weight, "loss": 0.5, "steps": 1, "train_ms": 7 });
+        self.ready_with(attempt, json!({ "weight": self.weight, "loss": 0.5, "steps": 1, "train_ms": 7 })).await
+    }
+
+    async fn ready_with(&self, attempt: u32, report: Value) -> Answer {
         let member = json!({ "key": Sha256Hash::of(b"ghost"), "addresses": ["127.0.0.1:9"] });
         self.put("ring", &json!({ "attempt": attempt, "member": member, "report": report })).await
     }
@@ -294,8 +297,8 @@ async fn after_its_last_attempt_members_send_their_own_updates() {
     assert_eq!((attempts.len(), star), (1, Some(StarReason::Attempts)));
 }
 
-/// Members that are played by hand: what each says decides what becomes of the sum.
-async fn ghosts(world: &World, count: usize, changes: &Value) -> (JobId, Vec<Ghost>) {
+/// Members that were drawn for the only round of a job.
+async fn drawn_ghosts(world: &World, count: usize, changes: &Value) -> (JobId, Vec<Ghost>) {
     let mut devices = Vec::new();
     for _ in 0..count {
         devices.push(ghost(world).await);
@@ -304,6 +307,12 @@ async fn ghosts(world: &World, count: usize, changes: &Value) -> (JobId, Vec<Gho
     file["round"]["updates_goal"] = json!(count);
     let job = world.job(file).await.head.id;
     let ghosts = join_all(devices.into_iter().map(Ghost::drawn)).await;
+    (job, ghosts)
+}
+
+/// Members that are played by hand: what each says decides what becomes of the sum.
+async fn ghosts(world: &World, count: usize, changes: &Value) -> (JobId, Vec<Ghost>) {
+    let (job, ghosts) = drawn_ghosts(world, count, changes).await;
     let formed = join_all(ghosts.iter().map(|ghost| ghost.ready(0))).await;
     assert!(formed.iter().all(|answer| answer.value()["answer"] == "formed"), "{formed:?}");
     (job, ghosts)
@@ -387,6 +396,22 @@ async fn what_was_not_agreed_on_is_refused_and_changes_nothing() {
     ghosts[1].put("ring", &json!({ "attempt": 0 })).await.refused(ProblemType::Malformed);
     let round = world.round(job, 1).await;
     assert_eq!((round.phase, round.reported), (Phase::Training, 0), "{round:?}");
+}
+
+/// A sum has the figures of all its members, and one of them is refused if they are wrong: so each member answers for its
+/// own before it is in a group.
+#[tokio::test]
+async fn a_member_whose_figures_are_wrong_is_in_no_group() {
+    let world = World::start_driven().await;
+    let (_, ghosts) = drawn_ghosts(&world, 2, &json!({})).await;
+    let wrong = [
+        json!({ "weight": 10, "loss": 1e300, "steps": 1, "train_ms": 7 }),
+        json!({ "weight": 0, "loss": 0.5, "steps": 1, "train_ms": 7 }),
+        json!({ "weight": 4_000_000_000u32, "loss": 0.5, "steps": 1, "train_ms": 7 }),
+    ];
+    for report in wrong {
+        ghosts[0].ready_with(0, report).await.refused(ProblemType::Malformed);
+    }
 }
 
 /// A client that does not listen is not drawn, and the operator is told why.
