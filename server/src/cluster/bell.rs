@@ -59,9 +59,9 @@ async fn listen(pool: &PgPool) -> Option<PgListener> {
 async fn hear(services: &Services, news: &str) -> Result<Vec<ClientId>, DbError> {
     if let Ok(job) = news.parse::<JobId>() {
         services.signals.changed(job);
-        return services.db.read().await?.working_clients(job).await;
+        return services.db.look().await?.working_clients(job).await;
     }
     services.signals.all_changed();
     // The regular look finds what a lost notification would have said.
-    if news.is_empty() { services.db.read().await?.working_clients_of_all().await } else { Ok(Vec::new()) }
+    if news.is_empty() { services.db.look().await?.working_clients_of_all().await } else { Ok(Vec::new()) }
 }

@@ -9,7 +9,7 @@ use tributary_protocol::operator::{Lease, Node};
 use tributary_protocol::state::NodeState;
 use tributary_protocol::update::CodecName;
 
-use super::tx::{Json, Text, execute, fetch, on_postgres, stored};
+use super::tx::{Json, Text, execute, fetch, fetch_in, on_postgres, stored};
 use super::{DbError, Tx};
 use tributary_engine::round::Candidate;
 
@@ -276,10 +276,17 @@ impl Tx {
         Ok(())
     }
 
-    /// Deletes the seat of a client at this node; at any node, when none is named.
-    pub async fn stand_up(&mut self, client: ClientId, node: Option<&Name>) -> Result<(), DbError> {
-        let sql = "delete from seats where client = $1 and (node = $2 or $2 = '')";
-        execute!(self, sql, client.to_string(), node.map_or("", Name::as_str));
+    /// Deletes the seat of a client at this node.
+    pub async fn stand_up(&mut self, client: ClientId, node: &Name) -> Result<(), DbError> {
+        execute!(self, "delete from seats where client = $1 and node = $2", client.to_string(), node.as_str());
+        Ok(())
+    }
+
+    /// Deletes the seats of these clients, whichever nodes hold them.
+    pub async fn stand_up_everywhere(&mut self, clients: &[ClientId]) -> Result<(), DbError> {
+        let ids: Vec<String> = clients.iter().map(ClientId::to_string).collect();
+        let _: Vec<(String,)> =
+            fetch_in!(self, (String,), "delete from seats where client in ", &ids, " returning client");
         Ok(())
     }
 
@@ -328,13 +335,6 @@ impl Tx {
     /// one coordinator.
     pub async fn notify(&mut self, news: &str) -> Result<(), DbError> {
         on_postgres!(self, "select pg_notify('tributary', $1)", news);
-        Ok(())
-    }
-
-    /// Lets the commit return before the transaction is on the disk. Does nothing on SQLite, where
-    /// [`crate::db::Db::begin_losable`] chooses this at the beginning.
-    pub(super) async fn may_be_lost(&mut self) -> Result<(), DbError> {
-        on_postgres!(self, "set local synchronous_commit to off");
         Ok(())
     }
 }

@@ -69,6 +69,8 @@ pub enum Db {
     /// Required for more than one coordinator.
     #[cfg(feature = "postgres")]
     Postgres {
+        connections: postgres::Connections,
+        /// The connection for notifications.
         pool: sqlx_postgres::PgPool,
         followers: Arc<Followers>,
         /// Receives times and failures.
@@ -92,10 +94,10 @@ impl Db {
         if Self::is_shared(url) {
             #[cfg(feature = "postgres")]
             {
-                let pool = postgres::open(url, ACQUIRE_TIMEOUT).await?;
+                let (connections, pool) = postgres::open(url, ACQUIRE_TIMEOUT).await?;
                 MIGRATIONS.run(&pool).await?;
                 let followers = Arc::new(Followers::default());
-                return Ok(Self::Postgres { pool, followers, metrics });
+                return Ok(Self::Postgres { connections, pool, followers, metrics });
             }
             #[cfg(not(feature = "postgres"))]
             return Err(DbError::NotBuilt);
@@ -160,9 +162,7 @@ impl Db {
     /// Begins a transaction that a power failure may undo: its commit returns before it is on the disk. A later commit
     /// of [`Self::begin`] makes it durable as well, because the log has one order.
     pub async fn begin_losable(&self) -> Result<Tx, DbError> {
-        let mut tx = self.begin_writing(false).await?;
-        tx.may_be_lost().await?;
-        Ok(tx)
+        self.begin_writing(false).await
     }
 
     async fn begin_writing(&self, is_durable: bool) -> Result<Tx, DbError> {
@@ -177,8 +177,9 @@ impl Db {
                 Tx::Sqlite(if is_durable { tx.synced_by(sync) } else { tx })
             }
             #[cfg(feature = "postgres")]
-            Self::Postgres { pool, followers, metrics } => {
-                let begun = postgres::begun(pool, postgres::BEGIN_WRITING).await;
+            Self::Postgres { connections, followers, metrics, .. } => {
+                let statement = if is_durable { postgres::BEGIN_WRITING } else { postgres::BEGIN_LOSABLE };
+                let begun = connections.begun(statement).await;
                 Tx::Postgres(
                     Watched::begun(begun, operation, stopwatch, metrics)?.followed_by(Arc::clone(followers) as Arc<_>),
                 )
@@ -199,8 +200,8 @@ impl Db {
                 Tx::Sqlite(Watched::begun(readers.acquire().await, operation, stopwatch, metrics)?)
             }
             #[cfg(feature = "postgres")]
-            Self::Postgres { pool, metrics, .. } => {
-                let begun = postgres::begun(pool, postgres::BEGIN_READING).await;
+            Self::Postgres { connections, metrics, .. } => {
+                let begun = connections.begun(postgres::BEGIN_READING).await;
                 Tx::Postgres(Watched::begun(begun, operation, stopwatch, metrics)?)
             }
         };
@@ -220,9 +221,8 @@ impl Db {
                 Tx::Sqlite(Watched::begun(connection, operation, stopwatch, metrics)?)
             }
             #[cfg(feature = "postgres")]
-            Self::Postgres { pool, metrics, .. } => {
-                let connection = pool.acquire().await.map(postgres::PostgresTx::Single);
-                Tx::Postgres(Watched::begun(connection, operation, stopwatch, metrics)?)
+            Self::Postgres { connections, metrics, .. } => {
+                Tx::Postgres(Watched::begun(connections.single().await, operation, stopwatch, metrics)?)
             }
         };
         self.metrics().reads.took(began.elapsed());
@@ -300,7 +300,10 @@ impl Db {
                 writer.close().await;
             }
             #[cfg(feature = "postgres")]
-            Self::Postgres { pool, .. } => pool.close().await,
+            Self::Postgres { connections, pool, .. } => {
+                connections.close().await;
+                pool.close().await;
+            }
         }
     }
 }

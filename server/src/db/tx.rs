@@ -223,7 +223,10 @@ macro_rules! on_postgres {
         match $tx {
             #[cfg(feature = "postgres")]
             $crate::db::Tx::Postgres(tx) => {
-                sqlx::query($sql)$(.bind($arg))*.execute(&mut ***tx).await?;
+                let stopwatch = $crate::runtime::clock::Stopwatch::start();
+                let done = sqlx::query($sql)$(.bind($arg))*.execute(&mut ***tx).await;
+                tx.asked(stopwatch, &done);
+                done?;
             }
             $crate::db::Tx::Sqlite(_) => {
                 // Named, not evaluated: without PostgreSQL they would be unused.

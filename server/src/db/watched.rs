@@ -16,6 +16,9 @@ use crate::runtime::clock::Stopwatch;
 pub trait Commit: Send + 'static {
     /// Stores what it did.
     fn commit(self) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    /// A statement has its answer.
+    fn answered<R>(&mut self, _result: &sqlx::Result<R>) {}
 }
 
 /// An open transaction of one engine. It stands for it wherever a query wants one.
@@ -81,7 +84,8 @@ impl<T: Commit> Watched<T> {
     }
 
     /// A query has ended.
-    pub(super) fn asked<R>(&self, stopwatch: Stopwatch, result: &Result<R, sqlx::Error>) {
+    pub(super) fn asked<R>(&mut self, stopwatch: Stopwatch, result: &Result<R, sqlx::Error>) {
+        self.tx.answered(result);
         self.metrics.database(DbOperation::Query, stopwatch, result);
     }
 

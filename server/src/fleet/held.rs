@@ -67,9 +67,11 @@ impl HeldCheckIn {
             signs: request.signs,
             relay: request.relay.map(|relay| relay.places.min(PLACES_MAX)),
         });
-        let shown = fleet.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
-        let seat = fleet.lobby.enter(client.population.clone(), Arc::clone(&candidate));
         let until_ms = since_ms.saturating_add(i64::from(request.wait_ms.min(WAIT_MS_MAX)));
+        // Who does not wait has gone before another coordinator could draw it.
+        let seats = fleet.seats.as_ref().filter(|_| until_ms > since_ms);
+        let shown = seats.map(|seats| seats.hold(&client.population, &candidate));
+        let seat = fleet.lobby.enter(client.population.clone(), Arc::clone(&candidate));
         Self { candidate, seat, _shown: shown, since_ms, until_ms }
     }
 
@@ -119,7 +121,8 @@ impl Fleet {
             || client.examples != request.state.examples
             || client.sets.0 != request.sets.names();
         if changed || now_ms - client.last_seen_at_ms >= SEEN_EVERY_MS {
-            let mut tx = services.db.begin().await?;
+            // After a power failure the client says it again.
+            let mut tx = services.db.begin_losable().await?;
             let examples = (request.state.examples, &*request.sets.names());
             tx.client_seen(client.id, &request.attributes, &software, examples, now_ms).await?;
             tx.commit().await?;

@@ -5,7 +5,7 @@
 //! whose seat is not written yet waits a little longer. A client whose seat is stale finds its assignment at its next
 //! check-in.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
@@ -34,6 +34,8 @@ struct LogState {
     changes: HashMap<ClientId, Change>,
     /// Number of held requests of each client. A second check-in may arrive before the first one has ended.
     holds: HashMap<ClientId, usize>,
+    /// Clients whose seats may be written.
+    seated: HashSet<ClientId>,
 }
 
 #[derive(Clone, Debug)]
@@ -58,8 +60,12 @@ impl Drop for HeldSeat {
             return;
         }
         state.holds.remove(&self.client);
-        state.changes.insert(self.client, Change::Stood);
-        self.log.rung.notify_one();
+        if state.seated.contains(&self.client) {
+            state.changes.insert(self.client, Change::Stood);
+            self.log.rung.notify_one();
+        } else {
+            state.changes.remove(&self.client);
+        }
     }
 }
 
@@ -79,13 +85,22 @@ impl SeatLog {
     fn take(&self) -> Vec<(ClientId, Change)> {
         let mut state = self.state.locked();
         let chosen: Vec<ClientId> = state.changes.keys().take(BATCH_MAX).copied().collect();
-        chosen.into_iter().filter_map(|client| Some((client, state.changes.remove(&client)?))).collect()
+        let LogState { changes, seated, .. } = &mut *state;
+        let taken = chosen.into_iter().filter_map(|client| changes.remove_entry(&client));
+        taken
+            .inspect(|(client, change)| match change {
+                Change::Sat { .. } => drop(seated.insert(*client)),
+                Change::Stood => drop(seated.remove(client)),
+            })
+            .collect()
     }
 
     /// Puts back changes that could not be written, except where there are newer ones.
     fn put_back(&self, batch: Vec<(ClientId, Change)>) {
         let mut state = self.state.locked();
         for (client, change) in batch {
+            // What failed may be stored all the same.
+            state.seated.insert(client);
             state.changes.entry(client).or_insert(change);
         }
     }
@@ -129,7 +144,7 @@ async fn write(services: &Services, batch: &[(ClientId, Change)]) -> Result<(), 
                 has_arrival = true;
                 tx.sit(candidate, population, &services.node, until_ms).await?;
             }
-            Change::Stood => tx.stand_up(*client, Some(&services.node)).await?,
+            Change::Stood => tx.stand_up(*client, &services.node).await?,
         }
     }
     if has_arrival {
@@ -169,6 +184,8 @@ mod tests {
         assert!(matches!(log.take().as_slice(), [(_, Change::Sat { .. })]));
         drop(second);
         assert!(matches!(log.take().as_slice(), [(_, Change::Stood)]));
+        drop(log.hold(&population, &candidate()));
+        assert!(log.take().is_empty(), "nobody has seen a seat that was not written");
     }
 
     #[test]

@@ -21,13 +21,16 @@ pub const EXPLAINED_CLIENTS_MAX: usize = 200;
 pub async fn waits_for(
     services: &Services,
     fleet: &Fleet,
-    tx: &mut Tx,
     wanted: &Wanted,
     candidate: &Arc<Candidate>,
 ) -> Result<WaitsFor, DbError> {
+    if wanted.jobs.is_empty() {
+        return Ok(WaitsFor::Job);
+    }
+    let mut tx = services.db.read().await?;
     let mut refusal = None;
     for job in &wanted.jobs {
-        match of_job(services, fleet, tx, job, candidate).await? {
+        match of_job(services, fleet, &mut tx, job, candidate).await? {
             refused @ WaitsFor::Admission { .. } => refusal = refusal.or(Some(refused)),
             admitted => return Ok(admitted),
         }

@@ -8,7 +8,7 @@ use tributary_engine::job::JobSpec;
 use tributary_protocol::id::Name;
 use tributary_protocol::state::Phase;
 
-use crate::db::{ClientRow, DbError, RoundRow, Tx};
+use crate::db::{ClientRow, DbError, RoundRow};
 use crate::runtime::kept::Kept;
 use crate::services::Services;
 
@@ -44,13 +44,12 @@ impl Default for Wants {
 }
 
 impl Wants {
-    /// What a client's population is wanted for. `changes` is the number of changes before the transaction began.
+    /// What a client's population is wanted for. `changes` is the number of changes before this was asked.
     /// Unless it must be `exact`, a job that ran a moment ago still runs: reports are changes, too, and thousands of
     /// them may come in a second.
     pub async fn read(
         &self,
         services: &Services,
-        tx: &mut Tx,
         client: &ClientRow,
         changes: u64,
         exact: bool,
@@ -61,6 +60,7 @@ impl Wants {
         {
             return Ok(wanted);
         }
+        let mut tx = services.db.read().await?;
         let mut jobs = Vec::new();
         for row in tx.jobs_at_a_glance(Some(population), false, JOBS_MAX).await? {
             if row.state.is_running() {

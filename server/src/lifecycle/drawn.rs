@@ -35,9 +35,7 @@ pub(super) async fn assign(
     let assigned = |drawn: &NewAssignment| Transition::of_assignment(round, drawn.id, state, None);
     tx.record_all(round.job, &assignments.iter().map(assigned).collect::<Vec<_>>(), now_ms).await?;
     if fleet.seats.is_some() {
-        for NewAssignment { client, .. } in assignments {
-            tx.stand_up(*client, None).await?;
-        }
+        tx.stand_up_everywhere(&assignments.iter().map(|drawn| drawn.client).collect::<Vec<_>>()).await?;
     }
     Ok(true)
 }
@@ -84,10 +82,10 @@ pub(super) async fn stand_up(services: &Services, fleet: &Fleet, drawn: &[Arc<Ca
     let mut working = Vec::new();
     for client in drawn.iter().map(|candidate| candidate.client) {
         if tx.open_assignment(client).await?.is_some() {
-            tx.stand_up(client, None).await?;
             working.push(client);
         }
     }
+    tx.stand_up_everywhere(&working).await?;
     tx.commit().await?;
     fleet.lobby.call(working);
     Ok(())

@@ -96,15 +96,14 @@ fn assigned(app: &App, client: &ClientRow, assignment: Assignment) -> CheckInRes
 /// The answer after a wait that ended without work.
 async fn after_wait(app: &App, client: &ClientRow, waited: &Waited) -> Result<CheckInResponse, DbError> {
     let changes = app.signals.changes();
-    let mut tx = app.db.read().await?;
     if !waited.is_stopping
-        && let Some(assignment) = offer::open(app, &mut tx, client).await?
+        && let Some(assignment) = offer::look(app, client).await?
     {
         return Ok(assigned(app, client, assignment));
     }
     let wanted = match waited.is_stopping {
         true => None,
-        false => Some(app.fleet.wants.read(app, &mut tx, client, changes, waited.explained.is_some()).await?),
+        false => Some(app.fleet.wants.read(app, client, changes, waited.explained.is_some()).await?),
     };
     let (reason, answer) = match &wanted {
         None => (RetryReason::Unavailable, CheckInAnswer::Stopping),
@@ -114,9 +113,8 @@ async fn after_wait(app: &App, client: &ClientRow, waited: &Waited) -> Result<Ch
     };
     app.metrics.checkin(client.population.as_str(), answer);
     let waits_for = match waited.explained.as_ref().zip(wanted.as_ref()) {
-        Some((candidate, wanted)) => Some(waits_for(app, &app.fleet, &mut tx, wanted, candidate).await?),
+        Some((candidate, wanted)) => Some(waits_for(app, &app.fleet, wanted, candidate).await?),
         None => None,
     };
-    drop(tx);
     Ok(CheckInResponse::Retry { retry_after_ms: app.fleet.retry_of(app, client, reason).await?, waits_for })
 }

@@ -398,8 +398,8 @@ async fn what_was_not_agreed_on_is_refused_and_changes_nothing() {
     assert_eq!((round.phase, round.reported), (Phase::Training, 0), "{round:?}");
 }
 
-/// A sum has the figures of all its members, and one of them is refused if they are wrong: so each member answers for its
-/// own before it is in a group.
+/// A sum has the figures of all its members, and the upload of a wrong one is refused: so each member answers for its
+/// own figures before it is in a group.
 #[tokio::test]
 async fn a_member_whose_figures_are_wrong_is_in_no_group() {
     let world = World::start_driven().await;
