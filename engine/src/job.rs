@@ -344,20 +344,152 @@ pub fn plan_of(file: &JobFile) -> Plan {
 
 #[cfg(test)]
 mod tests {
+    use tributary_protocol::job_file::Schedule;
+
     use super::*;
+    use crate::privacy::resolve;
+
+    /// A job as it is stored: with the noise of its budget.
+    fn spec(file: &str) -> Arc<JobSpec> {
+        let id = format!("job_{}", "0".repeat(32)).parse().unwrap();
+        let mut file = JobFile::parse(file).unwrap();
+        resolve(&mut file).unwrap();
+        Arc::new(JobSpec::new(id, file).unwrap())
+    }
+
+    /// A job that trains two parameters.
+    fn training(rest: &str) -> Arc<JobSpec> {
+        spec(&format!(
+            "name = 'a'\npopulation = 'b'\nseed = 7\nmodel.parameters = [{{ name = 'w', shape = [2] }}]\n\
+             training.steps = 1\ntraining.optimizer = {{ kind = 'sgd', learning_rate = 0.1 }}\n{rest}"
+        ))
+    }
+
+    /// A job that asks two questions, the second of them in two rounds.
+    fn analysis(mechanism: &str) -> Arc<JobSpec> {
+        spec(&format!(
+            "name = 'a'\npopulation = 'b'\nround.updates_goal = 50\n\
+             privacy = {{ epsilon = 1.0, delta = 1e-6{mechanism} }}\n\
+             [[analysis.queries]]\nname = 'rows'\nkind = 'count'\ncolumn = 'word'\nvalues = ['a']\n\
+             [[analysis.queries]]\nname = 'words'\nkind = 'heavy_hitters'\ncolumn = 'word'\n\
+             length_max = 2\nalphabet = 'ab'\nbeginnings_max = 4\n"
+        ))
+    }
+
+    /// The step that the job's optimiser makes of a mean of 1 and -2.
+    fn step(spec: &JobSpec, updates: u32) -> Vec<f64> {
+        let (optimizer, mut block) = (spec.optimizer(0, updates), vec![1.0, -2.0]);
+        optimizer.step(&mut block, &mut vec![vec![0.0; 2]; optimizer.companions().len()]);
+        block
+    }
 
     #[test]
     fn a_round_of_another_size_has_caps_of_its_size_and_the_rest_of_its_job() {
-        let file = "name = 'a'\npopulation = 'b'\nmodel.input = [2]\n\
-                    model.layers = [{ kind = 'linear', out_features = 2 }]\n\
-                    training.steps = 1\ntraining.optimizer = { kind = 'sgd', learning_rate = 0.1 }";
-        let id = format!("job_{}", "0".repeat(32)).parse().unwrap();
-        let spec = Arc::new(JobSpec::new(id, JobFile::parse(file).unwrap()).unwrap());
+        let spec = training("");
         let cohort = spec.file.round.cohort_size();
         assert!(Arc::ptr_eq(&spec.with_cohort(cohort), &spec));
         let smaller = spec.with_cohort(cohort - 1);
         assert_eq!(smaller.caps, SumCaps { updates_max: cohort - 1, ..spec.caps });
         assert_eq!((smaller.plan_hash, &smaller.file), (spec.plan_hash, &spec.file));
+        let of_sums = spec.of_sums(cohort - 1);
+        assert_eq!((of_sums.caps, of_sums.update_bytes_max), (smaller.caps, body_bytes_max(2)));
+    }
+
+    #[test]
+    fn updates_name_their_job_and_version_and_have_the_limits_of_the_file() {
+        let spec = training("update = { codec = 'f16', magnitude_max = 4.0 }");
+        let header = UpdateHeader { codec: Codec::F16, job: spec.id.to_string(), base_version: 3 };
+        assert_eq!(spec.update_header(3), header);
+        let limits = UpdateLimits { norm_values: 2, ..UpdateLimits::of_magnitude(4.0) };
+        assert_eq!((spec.update_limits(), spec.seed()), (limits, Seed(7)));
+    }
+
+    #[test]
+    fn a_round_of_an_analysis_releases_the_answers_that_it_asks_for() {
+        let spec = analysis("");
+        // One number, then 4 beginnings with a letter or an end.
+        let released = [0, 1, 2].map(|base| spec.released(base).unwrap());
+        assert_eq!(released.each_ref().map(Vec::as_slice), [&[0..1, 1..13][..], std::slice::from_ref(&(13..25)), &[]]);
+        assert_eq!(training("").released(0), None, "all parameters");
+    }
+
+    /// Noise of the coordinator is added to the sum of the answers, and noise of clients is in it.
+    #[test]
+    fn answers_of_an_analysis_are_sums() {
+        let (here, of_clients) = (analysis(""), analysis(", mechanism = 'local'"));
+        assert_eq!((here.noised_here().is_some(), of_clients.noised_here().is_some()), (true, false));
+        assert_eq!((here.weighing(), of_clients.weighing()), (None, Some(Weighing::Uniform)));
+        assert_eq!((step(&here, 3), step(&of_clients, 3)), (vec![1.0, -2.0], vec![3.0, -6.0]));
+    }
+
+    #[test]
+    fn each_algorithm_has_its_optimizer_its_control_step_and_its_companions() {
+        let plain = training("");
+        assert_eq!((step(&plain, 3), plain.control_step(3), plain.companions()), (vec![1.0, -2.0], None, vec![]));
+        let elastic =
+            training("training.algorithm = { kind = 'easgd', alpha = 0.0625 }\naggregation.combine = 'uniform_mean'");
+        assert_eq!((step(&elastic, 3), elastic.control_step(3)), (vec![3.0, -6.0], None));
+        let of_twelve = |algorithm: &str| {
+            training(&format!(
+                "training.algorithm = {{ {algorithm}, clients = 12 }}\n\
+                 round = {{ updates_goal = 4, updates_min = 2 }}\naggregation.combine = 'uniform_mean'"
+            ))
+        };
+        // h = -alpha |S| / m D, and the step is D - h / alpha.
+        let dynamic = of_twelve("kind = 'fed_dyn', alpha = 0.5");
+        assert_eq!((step(&dynamic, 3), dynamic.companions()), (vec![1.25, -2.5], vec![Companion::Linear]));
+        let scaffold = of_twelve("kind = 'scaffold'");
+        assert_eq!(scaffold.control_step(3), Some(ControlStep { share: 0.25, first: 2 }));
+        assert_eq!((step(&scaffold, 3), scaffold.companions()), (vec![1.0, -2.0], vec![Companion::Control]));
+    }
+
+    #[test]
+    fn a_companion_has_the_shapes_of_the_model_or_a_vector_for_each_value() {
+        let spec = training("");
+        assert_eq!(*spec.companion(1).unwrap(), **spec.shared());
+        let vectors = ParameterList::new(vec![ParameterSpec::new("vectors", [2, 3])]).unwrap();
+        assert_eq!(*spec.companion(3).unwrap(), vectors);
+    }
+
+    #[test]
+    fn staleness_takes_weight_from_updates_of_a_buffered_job() {
+        let buffered =
+            "round.mode = { kind = 'buffered', buffer = 2, concurrency = 4, staleness_weight.kind = 'inverse' }";
+        let spec = training(buffered);
+        assert_eq!([0, 1, 2, 4].map(|staleness| spec.weight_lost(8, staleness)), [0.0, 0.0, 4.0, 6.0]);
+        assert_eq!(training("").weight_lost(8, 4), 0.0);
+    }
+
+    #[test]
+    fn losses_are_read_by_a_fair_rule_and_by_an_optimizer_that_surveys_the_round() {
+        let fair = "aggregation.combine = { kind = 'q_fedavg', q = 1.0 }";
+        let lbfgs = "aggregation.optimizer = { kind = 'lbfgs', pairs = 2 }";
+        assert_eq!(["", fair, lbfgs].map(|rest| training(rest).reads_losses()), [false, true, true]);
+    }
+
+    #[test]
+    fn clients_mask_with_the_clip_of_their_round_and_the_noise_of_their_job() {
+        let secure = "secure_aggregation = { levels = 16, clip = 1.0 }\naggregation.combine = 'uniform_mean'\n";
+        let masking = |spec: &JobSpec| spec.plan_of_round(20, Some(0.5)).masking.unwrap();
+        let spec = training(&format!("{secure}round.updates_goal = 20"));
+        let of_file = spec.file.secure_aggregation.as_ref().unwrap().masking(20, 0.5);
+        assert_eq!(masking(&spec), of_file);
+        assert_eq!(spec.plan_of_round(20, None), spec.plan);
+        assert_eq!(spec.plan.masking, Some(Masking { clip: 1.0, ..of_file }));
+        let mode =
+            "round.mode = { kind = 'buffered', buffer = 20, concurrency = 40, staleness_weight.kind = 'constant' }";
+        assert_eq!(masking(&training(&format!("{secure}{mode}"))), Masking { any_version: true, ..of_file });
+        assert_eq!(training("").plan_of_round(20, Some(0.5)).masking, None);
+        // 1,024 values of 13 bits and 5 slots in the largest group.
+        assert_eq!([&spec, &training("")].map(|spec| masked_bytes_max(&spec.file, 1_000)), [1_738, 0]);
+    }
+
+    #[test]
+    fn a_job_with_a_schedule_has_a_calendar_and_one_with_a_wrong_schedule_is_refused() {
+        let scheduled = training("schedule.rounds = '* 22-23 * * *'");
+        assert!(scheduled.calendar.is_some() && training("").calendar.is_none());
+        let never = Schedule { rounds: "never".to_owned(), time_zone: "UTC".to_owned() };
+        assert!(calendar_of(&JobFile { schedule: Some(never), ..scheduled.file.clone() }).is_err());
     }
 
     /// The clip of a masked round is that of its clients; the norm of its rule is another one.
@@ -369,9 +501,7 @@ mod tests {
                  training.steps = 1\ntraining.optimizer = {{ kind = 'sgd', learning_rate = 0.1 }}\n\
                  aggregation.combine = {{ kind = 'norm_clipping', norm = 3.0{combine} }}\n{rest}"
             );
-            let id = format!("job_{}", "0".repeat(32)).parse().unwrap();
-            let spec = JobSpec::new(id, JobFile::parse(&file).unwrap()).unwrap();
-            match spec.gathering_of_round(0, Some(0.5)) {
+            match spec(&file).gathering_of_round(0, Some(0.5)) {
                 Gathering::Reports(Reports::Clipped { norm }) => norm,
                 other => panic!("{other:?}"),
             }
@@ -387,8 +517,7 @@ mod tests {
                  model.layers = [{{ kind = 'linear', out_features = 2 }}]\n\
                  training.optimizer = {{ kind = 'sgd', learning_rate = 0.1 }}\n{training}"
             );
-            let id = format!("job_{}", "0".repeat(32)).parse().unwrap();
-            JobSpec::new(id, JobFile::parse(&file).unwrap()).unwrap()
+            spec(&file)
         };
         assert_eq!(of("training.epochs = 3").steps_max(0, 10), None);
         let nova = "training.algorithm = { kind = 'fed_nova' }\n";
