@@ -147,3 +147,89 @@ impl Maker {
         MadeNorms { mean: self.mean_norm.finish(), step: self.step_norm.finish() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tributary_protocol::model::ParameterSpec;
+    use tributary_protocol::update::{add_model_delta, model_delta_header};
+
+    use super::*;
+    use crate::aggregate::Sgd;
+
+    const BASE: [f32; 4] = [10.0, 20.0, 30.0, 40.0];
+    const MOMENTUM: Sgd = Sgd { rate: 1.0, momentum: 0.5, nesterov: false };
+
+    /// The mean of four parameters, then that of the changes of their control vectors.
+    fn maker(keeps_centre: bool, control: Option<ControlStep>) -> Maker {
+        let combined = Arc::new(vec![1.0, -2.0, 0.5, 4.0, 8.0, 16.0, -8.0, 4.0]);
+        Maker::new(combined, Box::new(MOMENTUM), control, keeps_centre)
+    }
+
+    /// Makes the version in blocks of this length, of a velocity of (2, 4, 6, 8) and a control variate of (1, 2, 3, 4).
+    fn make(maker: &mut Maker, length: usize, has_control: bool) -> Made {
+        let companions = [[2.0, 4.0, 6.0, 8.0], [1.0, 2.0, 3.0, 4.0]];
+        let mut whole = Made::default();
+        for first in (0..4).step_by(length) {
+            let block = first..(first + length).min(4);
+            let former = companions.iter().take(1 + usize::from(has_control));
+            let former = former.map(|values| values[block.clone()].to_vec()).collect();
+            let made = maker.make(&BASE[block], first, former).unwrap();
+            whole.model.extend(made.model);
+            whole.delta.extend(made.delta);
+            whole.companions.resize(made.companions.len(), Vec::new());
+            whole.companions.iter_mut().zip(made.companions).for_each(|(whole, values)| whole.extend(values));
+        }
+        whole
+    }
+
+    #[test]
+    fn blocks_of_any_length_make_the_same_version_with_its_companions() {
+        for length in [1, 3, 4] {
+            let mut maker = maker(false, Some(ControlStep { share: 0.25, first: 4 }));
+            let made = make(&mut maker, length, true);
+            // v = v / 2 + D is the step, and c moves on by a quarter of its change.
+            assert_eq!(made.model, [12.0, 20.0, 33.5, 48.0], "{length}");
+            assert_eq!(made.companions, [[2.0, 0.0, 3.5, 8.0], [3.0, 6.0, 1.0, 5.0]]);
+            assert!(made.delta.is_empty());
+            let norms = maker.norms();
+            assert_eq!((norms.mean, norms.step), (21.25f64.sqrt(), 80.25f64.sqrt()));
+        }
+        let made = make(&mut maker(true, None), 3, false);
+        assert_eq!(made.companions, [[2.0, 0.0, 3.5, 8.0], [1.0, -2.0, 0.5, 4.0]], "the centre is last");
+    }
+
+    #[test]
+    fn the_file_of_the_step_leads_from_the_base_to_the_version() {
+        let shared = Arc::new(ParameterList::new(vec![ParameterSpec::new("w", [4])]).unwrap());
+        let header = model_delta_header("job", 3);
+        for length in [1, 3, 4] {
+            let mut maker = maker(false, None).with_delta(Arc::clone(&shared));
+            for block in [0..1, 1..4] {
+                let velocity = [2.0, 4.0, 6.0, 8.0][block.clone()].to_vec();
+                maker.survey(block.len(), vec![velocity, vec![9.0; block.len()]]).unwrap();
+            }
+            let mut file = maker.begin_delta(&header);
+            let made = make(&mut maker, length, false);
+            file.extend(made.delta);
+            let mut model = BASE;
+            add_model_delta(&mut model, &file, &shared, header.clone()).unwrap();
+            assert_eq!(made.model, model, "{length}");
+            // 2, 0, 3.5 and 8 as multiples of 8 / 127 that is rounded up to 8 bits: 2^-4 (1 + 2 / 128).
+            let step = [32.0, 0.0, 55.0, 126.0].map(|number| number * 130.0 / 2048.0);
+            assert_eq!(made.model, [0, 1, 2, 3].map(|at| BASE[at] + step[at]));
+            let squares: f64 = step.iter().map(|value: &f32| f64::from(*value).powi(2)).sum();
+            assert_eq!(maker.norms().step, squares.sqrt());
+            assert!(maker.begin_delta(&header).is_empty(), "the file has begun");
+        }
+        let mut without = maker(false, None);
+        without.survey(4, vec![vec![0.0; 4]]).unwrap();
+        assert!(without.begin_delta(&header).is_empty());
+    }
+
+    #[test]
+    fn a_version_that_cannot_be_made_is_refused_with_the_reason() {
+        let wrong = |first: usize, base: &[f32]| maker(false, None).make(base, first, vec![vec![0.0; base.len()]]);
+        assert_eq!(wrong(6, &BASE).unwrap_err(), AggregateError::WrongLength { model: 10, updates: 8 });
+        assert_eq!(wrong(2, &[1.0, f32::INFINITY]).unwrap_err(), AggregateError::NotFinite { index: 3 });
+    }
+}

@@ -200,6 +200,22 @@ mod tests {
         assert_eq!(Sketch::new(10_000_000, 2, Seed(1)).unwrap().values.len(), LENGTH_MAX);
     }
 
+    /// Block n goes where the nth output of SplitMix64 says, whose first outputs from a seed of 0 are these
+    /// (<https://prng.di.unimi.it/splitmix64.c>).
+    #[test]
+    fn places_and_signs_are_the_outputs_of_splitmix64() {
+        let hashing = Hashing { seed: 0, blocks: 512, is_exact: false };
+        let outputs = [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4, 0x06C4_5D18_8009_454F_u64];
+        for (block, output) in (1..).zip(outputs) {
+            assert_eq!(hashing.block(block), ((output >> 32) as usize % 512, output as u32));
+        }
+        let mut sketch = [[0.0; LANES]; 512];
+        hashing.add_one(&mut sketch, 16 + 4, 2.0);
+        hashing.add_one(&mut sketch, 16 + 5, 3.0);
+        // The lowest bits are 1010 1111: bit 4 is clear, bit 5 is set.
+        assert_eq!(sketch[0x39][4..6], [2.0, -3.0]);
+    }
+
     #[test]
     fn estimates_are_as_near_as_the_length_says() {
         let total = 200_000;

@@ -186,6 +186,36 @@ fn a_step_that_does_not_pay_shrinks_and_at_last_the_search_begins_anew() {
     assert_eq!(play.search(), Search { loss: 2.0, slope: -1.0, step: 1.0, pairs: 0, trials: 0 });
 }
 
+/// The parabola through a loss of 1 with a slope of -1 and the loss of the trial at t: `t^2 / (2 (f - 1 + t))`.
+#[test]
+fn a_step_shrinks_to_the_minimum_of_the_parabola_within_its_bounds() {
+    for (losses, steps) in [
+        (&[2.0, 1.0 + 1.0 / 64.0][..], &[0.25, 0.0625 / (2.0 * (0.25 + 1.0 / 64.0))][..]),
+        (&[1e9, 1e9], &[0.1, 0.010_000_000_000_000_002]),
+        (&[f64::NAN, f64::INFINITY, 1.0], &[0.5, 0.05, 0.025]),
+    ] {
+        let mut play = Play::from(&[4.0], 2);
+        play.round(1.0, &[1.0], 1);
+        for (loss, step) in losses.iter().zip(steps) {
+            play.round(*loss, &[-1.0], 1);
+            assert_eq!(play.search().step, *step, "{losses:?}");
+        }
+    }
+}
+
+#[test]
+fn a_loss_within_the_bound_of_armijo_or_of_rounding_is_accepted() {
+    // The step is 1 / |g| along -g: the slope is -16, and 1 - 1e-4 x 0.25 x 16 the bound, with 1e-6 for rounding.
+    for (loss, is_accepted) in [(0.999_6, true), (0.999_600_9, true), (0.999_602, false), (1.0, false)] {
+        let mut play = Play::from(&[4.0], 2);
+        play.round(1.0, &[4.0], 1);
+        assert_eq!(play.search(), Search { loss: 1.0, slope: -16.0, step: 0.25, pairs: 0, trials: 0 });
+        assert_eq!(play.x, [3.0]);
+        play.round(loss, &[2.0], 1);
+        assert_eq!(play.search().loss == loss && play.search().trials == 0, is_accepted, "{loss}");
+    }
+}
+
 #[test]
 fn a_gradient_of_zero_moves_nothing() {
     let mut play = Play::from(&[4.0, 1.0], 2);
