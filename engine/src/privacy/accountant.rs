@@ -164,6 +164,23 @@ mod tests {
         assert_eq!(spent(&[], 1e-6).unwrap().epsilon, 0.0);
     }
 
+    #[test]
+    fn releases_with_the_same_noise_become_one_charge() {
+        let sampled = |noise_multiplier, rate, times| Charge::Sampled { noise_multiplier, rate, times };
+        // 4 / 2^2 + 2^2 + 3 / 0.5^2 = 17.
+        let plain = [
+            Charge::Gaussian { noise_multiplier: 2.0, times: 4 },
+            Charge::Correlated { mu: 2.0 },
+            sampled(0.5, 1.0, 3),
+        ];
+        assert_eq!(merged(&plain), [Charge::Correlated { mu: 17f64.sqrt() }]);
+        let laplace = |scale, times| Charge::Laplace { scale, times };
+        let mixed =
+            [laplace(2.0, 3), sampled(1.0, 0.5, 2), laplace(2.0, 4), sampled(1.0, 0.25, 1), sampled(1.0, 0.5, 5)];
+        assert_eq!(merged(&mixed), [sampled(1.0, 0.25, 1), sampled(1.0, 0.5, 7), laplace(2.0, 7)]);
+        assert_eq!(merged(&[sampled(1.0, 0.5, 0), laplace(1.0, 0)]), []);
+    }
+
     /// Who knows the cohorts of a sampled job may see many releases with little noise.
     #[test]
     fn many_releases_with_little_noise_are_what_they_are_exactly() {

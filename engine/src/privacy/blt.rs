@@ -187,7 +187,7 @@ impl Buffers {
 pub fn in_steps(noise: i128) -> i64 {
     let lost = FIXED_PLACES - NOISE_PLACES;
     let rounded = noise.saturating_add(1 << (lost - 1)) >> lost;
-    i64::try_from(rounded).unwrap_or(if noise < 0 { i64::MIN >> 2 } else { i64::MAX >> 2 })
+    i64::try_from(rounded).expect("128 bits less the lost ones fit into 64")
 }
 
 /// A number times a factor in multiples of 2^-32, rounded down. The parts keep the product within 128 bits.
@@ -287,6 +287,23 @@ mod tests {
             let steps = in_steps(*noise) as f64 / f64::from(1u32 << NOISE_PLACES);
             assert!((steps - wanted).abs() < 1e-6, "{steps} is not {wanted}");
         }
+    }
+
+    #[test]
+    fn a_point_of_the_search_has_the_decays_that_it_was_made_of() {
+        for share in [0.04, 0.5, 0.8] {
+            near(sigmoid(inverse_sigmoid(share)), share, 1e-12);
+        }
+        let quarter = 1 << (PLACES - 2);
+        let Blt { theta, omega } = Blt::from_point([inverse_sigmoid(0.25), 40.0, 0.25f64.ln(), 1.0]);
+        assert_eq!((theta, omega), ([quarter, u32::MAX], [quarter, u32::MAX]), "values stay below 1");
+    }
+
+    #[test]
+    fn steps_are_rounded_to_the_nearest() {
+        let step = 1i128 << (FIXED_PLACES - NOISE_PLACES);
+        let noise = [3 * step, 3 * step + step / 2, 3 * step + step / 2 - 1, -step / 2 - 1, i128::MAX, i128::MIN];
+        assert_eq!(noise.map(in_steps), [3, 4, 3, -1, (1 << 27) - 1, -1 << 27]);
     }
 
     #[test]

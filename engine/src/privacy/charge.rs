@@ -44,3 +44,26 @@ impl Charge {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deviations_and_largest_losses_are_those_of_the_noise() {
+        let sampled = |noise_multiplier, rate| Charge::Sampled { noise_multiplier, rate, times: 3 };
+        for (charge, times, deviation, most) in [
+            (Charge::Gaussian { noise_multiplier: 2.0, times: 5 }, 5.0, 0.5, 5.125),
+            (Charge::Correlated { mu: 2.0 }, 1.0, 2.0, 22.0),
+            (Charge::Laplace { scale: 4.0, times: 7 }, 7.0, 0.25, 0.25),
+            // q sqrt(e^(1 / noise^2) - 1), and never more than without a draw.
+            (sampled(2.0, 0.125), 3.0, 0.125 * 0.25f64.exp_m1().sqrt(), 5.125),
+            (sampled(0.1, 0.5), 3.0, 10.0, 150.0),
+        ] {
+            let near = |got: f64, wanted: f64| (got / wanted - 1.0).abs() < 1e-12;
+            assert_eq!(charge.times(), times);
+            assert!(near(charge.loss_deviation(), deviation), "{charge:?}: {}", charge.loss_deviation());
+            assert!(near(charge.loss_most(), most), "{charge:?}: {}", charge.loss_most());
+        }
+    }
+}

@@ -331,6 +331,106 @@ mod tests {
         assert!((spent / exact - 1.0).abs() < 1e-3, "{spent} is not {exact}");
     }
 
+    /// The sums of `chance`, `chance e^-loss` and `chance loss`.
+    fn sums(outcomes: impl IntoIterator<Item = (f64, f64)>) -> [f64; 3] {
+        outcomes.into_iter().fold([0.0; 3], |[with, without, mean], (loss, chance)| {
+            [with + chance, without + chance * (-loss).exp(), mean + chance * loss]
+        })
+    }
+
+    fn all_near(got: [f64; 3], wanted: [f64; 3], within: f64) {
+        let is_near = got.iter().zip(wanted).all(|(got, wanted)| (got - wanted).abs() <= within);
+        assert!(is_near, "{got:?} is not {wanted:?}");
+    }
+
+    /// Chances with and without the unit's data add up to 1, and the mean loss is the divergence of Kullback and
+    /// Leibler: `1 / (2 noise^2)` for Gaussian noise, `1 / scale + e^(-1 / scale) - 1` for Laplace noise. That of a
+    /// sampled release is a sum over a fine grid of outcomes, computed independently.
+    #[test]
+    fn the_losses_of_a_release_have_the_chances_and_the_mean_of_its_noise() {
+        for (rate, noise, direction, mean) in [
+            (1.0, 0.5, Direction::Out, 2.0),
+            (1.0, 2.0, Direction::In, 0.125),
+            (0.25, 0.75, Direction::Out, 0.080_474_541_275),
+            (0.25, 0.75, Direction::In, 0.057_293_317_821),
+        ] {
+            let mut atoms = Atoms::new(1e-3);
+            let unbounded = sampled(&mut atoms, rate, noise, direction);
+            all_near(sums(atoms.outcomes), [1.0, 1.0, mean], 1e-9);
+            assert!((unbounded / 8.638e-26 - 1.0).abs() < 1e-3, "{unbounded}");
+        }
+        // A loss that is far beyond the largest exponential: a quarter of the outcomes lies around 1.
+        let mut atoms = Atoms::new(0.1);
+        sampled(&mut atoms, 0.25, 0.03, Direction::Out);
+        let mean = 0.75 * 0.75f64.ln() + 0.25 * (0.5 / (0.03 * 0.03) + 0.25f64.ln());
+        all_near(sums(atoms.outcomes), [1.0, 1.0, mean], 1e-9);
+        for scale in [0.5, 2.0, 20.0] {
+            let mut atoms = Atoms::new(1e-3);
+            assert_eq!(laplace(&mut atoms, scale), 0.0);
+            all_near(sums(atoms.outcomes), [1.0, 1.0, 1.0 / scale + (-1.0 / scale).exp_m1()], 1e-9);
+        }
+    }
+
+    #[test]
+    fn an_outcome_is_split_between_two_points_so_that_both_chances_are_kept() {
+        let mut atoms = Atoms::new(0.5);
+        atoms.add(0.7, 0.25);
+        atoms.add(-1.1, 0.75);
+        let wanted = sums(atoms.outcomes.clone());
+        let (begins, chances) = atoms.on_grid();
+        assert_eq!((begins, chances.len()), (-3, 6), "points from -1.5 to 1.0");
+        let [with, without, mean] = sums((-3..).map(|point| f64::from(point) * 0.5).zip(chances));
+        all_near([with, without, 0.0], [wanted[0], wanted[1], 0.0], 1e-12);
+        assert!(mean > wanted[2], "splitting makes losses larger");
+    }
+
+    /// The tilted losses of Gaussian noise are Gaussian: with mu = 2, a loss has mean and half variance 2, so
+    /// `E exp(tilt loss) = exp(2 tilt + 2 tilt^2)`, and the tilted mean is `2 + 4 tilt`.
+    #[test]
+    fn tilted_losses_of_gaussian_noise_have_their_mean_and_their_total() {
+        let charge = Charge::Gaussian { noise_multiplier: 0.5, times: 3 };
+        for (charge, tilt) in [(charge, 1.5), (Charge::Correlated { mu: 2.0 }, 0.5)] {
+            let Release { chances, log_total, mean, .. } = Release::of(&charge, Direction::Out, 1e-3, tilt);
+            all_near(
+                [chances.iter().sum(), log_total, mean],
+                [1.0, 2.0 * tilt + 2.0 * tilt * tilt, 2.0 + 4.0 * tilt],
+                1e-5,
+            );
+        }
+    }
+
+    /// Three releases with a noise of 3 are one with a mu of the root of a third, whose chances have a closed form.
+    #[test]
+    fn deltas_of_gaussian_releases_are_exact_for_each_epsilon() {
+        let charges = [Charge::Gaussian { noise_multiplier: 3.0, times: 3 }];
+        let losses = Losses::of(&charges, Direction::Out, 4.0);
+        let mu = (1.0f64 / 3.0).sqrt();
+        for epsilon in [0.0, 0.5, 1.0, 2.0, 3.0, 4.0] {
+            let exact = crate::privacy::gaussian::delta(mu, epsilon);
+            let ratio = losses.delta(epsilon) / exact;
+            assert!((ratio - 1.0).abs() < 1e-4, "{epsilon}: {ratio}");
+        }
+        assert_eq!((losses.delta(losses.most() + 1.0), losses.delta(-1e9)), (losses.unbounded, 1.0));
+    }
+
+    /// The distance is a thousandth of a release's deviation, within bounds, or more if the grid would not span all.
+    #[test]
+    fn the_grid_spans_all_losses_and_resolves_those_of_one_release() {
+        let sampled = |noise_multiplier, rate| Charge::Sampled { noise_multiplier, rate, times: 1 };
+        // 40 deviations, the variance and the largest loss of a release, on either side.
+        let span = |deviation: f64, variance: f64, most: f64| 2.0 * (40.0 * deviation + variance + most) / 1_048_576.0;
+        let deviation = 0.2 * (1.0f64 / 16.0).exp_m1().sqrt();
+        for (charge, wanted) in [
+            (Charge::Gaussian { noise_multiplier: 1.0, times: 1 }, 1e-4),
+            (Charge::Gaussian { noise_multiplier: 1.0, times: 100 }, span(10.0, 100.0, 10.5)),
+            (sampled(4.0, 0.2), deviation / 1_000.0),
+            (sampled(4.0, 0.01), 1e-5),
+        ] {
+            let step = step_of(&[charge]);
+            assert!((step / wanted - 1.0).abs() < 1e-12, "{step} is not {wanted}");
+        }
+    }
+
     #[test]
     fn deltas_are_as_printed() {
         let charges = [Charge::Sampled { noise_multiplier: 1.0, rate: 0.01, times: 1000 }];

@@ -290,10 +290,22 @@ mod tests {
         else {
             panic!("thirty is a little more than twenty")
         };
-        assert!((45..70).contains(&needed), "{needed}");
+        // Of 200 coins with a chance of 0.1, more than 59 fall with a chance below 1e-6 delta / 100 rounds.
+        assert_eq!(needed, 59);
         let file = resolved(&budget(4.0, &format!("{sampled}\nround.updates_goal = {needed}"))).unwrap();
         let terms = Terms::of(&file).unwrap();
         assert_eq!((terms.rate, terms.releases_max, terms.noise(needed, 200).divisor), (Some(0.1), 100, 20.0));
+    }
+
+    /// Goals are 10. Who rests makes way for others, and all updates come from units with at most so many each.
+    #[test]
+    fn a_job_needs_as_many_units_as_rest_and_as_its_updates_come_from() {
+        let file = JobFile::parse(JOB).unwrap();
+        for (versions, separation, times, units) in
+            [(100, 10, 4, 250), (100, 60, 4, 600), (100, 200, 200, 1_000), (100, 1, 3, 334), (7, 1, 0, 70)]
+        {
+            assert_eq!(units_needed(&file, Participation { versions, separation, times }), units);
+        }
     }
 
     /// An operator cannot change rounds to such with which the job would have been refused.
