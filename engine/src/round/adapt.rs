@@ -277,6 +277,56 @@ mod tests {
         assert_eq!(TaskPolicy { deadline_ms: 600_000, adapted: None, ..policy }, buffered);
     }
 
+    /// A quarter of the clients reports after 10, 20 and 30 seconds each, and a quarter never.
+    fn quarters() -> Times {
+        let ends = [(5_000, WorkEnd::Lost), (10_000, WorkEnd::Reported), (20_000, WorkEnd::Reported)];
+        Times::of(ends.into_iter().chain([(30_000, WorkEnd::Reported)]).collect())
+    }
+
+    fn close(got: f64, wanted: f64) {
+        assert!((got / wanted - 1.0).abs() < 1e-12, "{got} is not {wanted}");
+    }
+
+    #[test]
+    fn a_place_is_taken_until_its_client_reports_or_the_deadline_passes() {
+        for (deadline_ms, share, taken_s) in [
+            (5_000, 0.0, 5.0),
+            (10_000, 0.0, 10.0),
+            (25_000, 0.5, 10.0 + 7.5 + 2.5),
+            (40_000, 0.75, 10.0 + 7.5 + 5.0 + 2.5),
+        ] {
+            let plan = Plan::of_places(30, &quarters(), deadline_ms);
+            assert_eq!((plan.deadline_ms, plan.cohort), (deadline_ms, 30));
+            close(plan.share + 1.0, share + 1.0);
+            close(plan.updates_per_hour + 1.0, 30.0 * share * 3_600.0 / taken_s + 1.0);
+        }
+    }
+
+    #[test]
+    fn a_round_lasts_until_its_goal_is_met_or_its_deadline_passes() {
+        let policy = TaskPolicy { goal: 2, minimum: 1, cohort_size: 4, ..POLICY };
+        // 2 x 1.08 / 0.5 is more than the cohort of the file. Of 4 clients, at least one reports in 15 of 16 rounds,
+        // and one alone in 4 of 16. The goal is unmet for 10 s, then with a chance of 189 / 256, then of 5 / 16.
+        let plan = Plan::of(&policy, &quarters(), 25_000, 3_000);
+        assert_eq!((plan.deadline_ms, plan.cohort), (25_000, 4));
+        close(plan.share, 0.5);
+        let lasts_s = 10.0 + 10.0 * 189.0 / 256.0 + 5.0 * 5.0 / 16.0 + 3.0;
+        close(plan.updates_per_hour, (4.0 + 2.0 * 11.0) / 16.0 * 3_600.0 / lasts_s);
+        // A round with fewer reports than its minimum gives no update.
+        let strict = Plan::of(&TaskPolicy { minimum: 2, ..policy }, &quarters(), 25_000, 3_000);
+        close(strict.updates_per_hour, 2.0 * 11.0 / 16.0 * 3_600.0 / lasts_s);
+        // 2 x 1.08 / 0.75, rounded up.
+        assert_eq!(Plan::of(&policy, &quarters(), 40_000, 0).cohort, 3);
+    }
+
+    #[test]
+    fn deadlines_are_whole_seconds_after_reports_and_within_the_bounds() {
+        let bounds = |min, max| Adapt { deadline_min_ms: min, deadline_max_ms: max, ..Adapt::default() };
+        let of = |min, max| deadlines(&quarters(), &bounds(min, max));
+        assert_eq!(of(1_000, 100_000), [1_000, 11_000, 21_000, 31_000, 60_000, 100_000]);
+        assert_eq!(of(15_000, 25_000), [15_000, 21_000, 25_000]);
+    }
+
     #[test]
     fn too_few_measured_times_change_nothing() {
         let works: Vec<_> = (0..19).map(|client| work(50 + client, WorkEnd::Reported, "")).collect();

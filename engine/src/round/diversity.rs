@@ -109,6 +109,8 @@ mod tests {
         }
         let alike = follow_diversity(&POLICY, 6, &rounds(10, 0.0));
         assert_eq!((alike.goal, alike.adapted_goal.unwrap().useful), (6, Some(1)));
+        let strict = follow_diversity(&TaskPolicy { minimum: 8, ..POLICY }, 6, &rounds(10, 0.0));
+        assert_eq!((strict.goal, strict.minimum), (6, 6), "a goal is enough");
         let opposed = [DiverseRound { updates: 10, effective: 10.0, examples: 1, diversity: 1.5 }; 5];
         let opposed = follow_diversity(&POLICY, 6, &opposed);
         assert_eq!((opposed.goal, opposed.adapted_goal.unwrap().useful), (40, None));

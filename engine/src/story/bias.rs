@@ -130,6 +130,28 @@ mod tests {
         assert!(low == 0.0 && (high - 0.277_533).abs() < 1e-5, "{high}");
     }
 
+    #[test]
+    fn factorials_are_exact_up_to_nine_and_near_from_ten_on() {
+        assert_eq!([0, 1, 2, 9].map(ln_factorial), [1.0, 1.0, 2.0, 362_880.0].map(f64::ln));
+        for (n, wanted) in [(10, 3_628_800f64.ln()), (170, 706.573_062_245_787_4)] {
+            assert!((ln_factorial(n) - wanted).abs() < 1e-9, "{n}: {}", ln_factorial(n));
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_of_fewer_than_five_ended_assignments() {
+        for (class, rest, verdict) in [
+            (share(4, 5), share(5, 5), ClassVerdict::Fair),
+            (share(3, 4), share(9, 10), ClassVerdict::Unknown),
+            (share(9, 10), share(3, 4), ClassVerdict::Unknown),
+        ] {
+            assert_eq!(verdicts(&[class, rest]), [verdict; 2]);
+        }
+        // 3 reports of 4 assignments: the class of 3 has at least 2 of them, and exactly 2 in three of four cases.
+        let chance = chance_of_at_most(share(2, 3), share(1, 1));
+        assert!((chance - 0.75).abs() < 1e-12, "{chance}");
+    }
+
     proptest! {
         #[test]
         fn chances_are_chances(a in 0u64..400, b in 0u64..400, c in 0u64..4_000, d in 0u64..4_000) {

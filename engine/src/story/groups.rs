@@ -155,6 +155,31 @@ mod tests {
     }
 
     #[test]
+    fn the_groups_of_a_job_are_told_with_what_they_bear_and_cost() {
+        let of = |round: &str| {
+            let file = format!(
+                "name = 'a'\npopulation = 'b'\nmodel.parameters = [{{ name = 'w', shape = [1000] }}]\n\
+                 training.steps = 1\ntraining.optimizer = {{ kind = 'sgd', learning_rate = 0.1 }}\n\
+                 {round}\nsecure_aggregation.clip = 1.0\naggregation.combine = 'uniform_mean'"
+            );
+            planned(&JobFile::parse(&file).unwrap()).unwrap()
+        };
+        // 1,024 values of 12 bits and 5 slots; 19 neighbours.
+        assert_eq!(
+            of("round.updates_goal = 20"),
+            "Groups have 5 to 20 members. A full one bears 6 lost and 2 that work with the coordinator; a member sends \
+             1610 bytes of masked update (12 bits a value), 2503 of keys and shares, and receives 6697."
+        );
+        assert!(
+            of("round.updates_goal = 19")
+                .starts_with("Groups have 5 to 19 members, and with so few a sum tells much of each. A full")
+        );
+        let mixed =
+            of("round.mode = { kind = 'buffered', buffer = 20, concurrency = 40, staleness_weight.kind = 'constant' }");
+        assert!(mixed.ends_with("can give each another model and take their sum apart."), "{mixed}");
+    }
+
+    #[test]
     fn too_few_for_a_group_are_told_once_nobody_else_is_at_work() {
         let wanted = |waiting, training| members_wanted(Some(GroupWanted { waiting, group_min: 3, training }));
         assert_eq!([wanted(0, 0), wanted(2, 1), wanted(3, 0), members_wanted(None)], [None, None, None, None]);

@@ -134,6 +134,28 @@ mod tests {
     }
 
     #[test]
+    fn costs_are_the_bytes_of_the_messages() {
+        let parameters = GroupParameters {
+            members: 10,
+            degree: 4,
+            quorum: 6,
+            ..GroupParameters::of(10, &MaskingPolicy::default()).unwrap()
+        };
+        let update = MaskedUpdate { values: 3, bits: 16, slots: 5 };
+        let [signed, honest] = [true, false].map(|is_signed| GroupCost::of(parameters, update, is_signed));
+        // A record, 4 shares with a hash and a signature, and 4 opened shares; then the signature of the agreement.
+        assert_eq!((honest.bytes_up, signed.bytes_up), (161 + 430 + 142, 161 + 430 + 142 + 64));
+        // The group with 10 hashes and 4 peers, 4 shares, the survivors; then certificates and 6 signatures.
+        assert_eq!(honest.bytes_down, 442 + 4 * 165 + 590 + 4);
+        assert_eq!(signed.bytes_down, 442 + 4 * 615 + 590 + 4 + 2 + 6 * (66 + 613));
+        assert_eq!((honest.body_bytes, honest.client_keystream_bytes), (34 + 6 + 40, 5 * 46));
+        // The own masks of 7 survivors, and 4 masks of each of the 3 that were lost.
+        assert_eq!(honest.coordinator_keystream_bytes(update, 3), 19 * 46);
+        let bytes = |bits| MaskedUpdate { bits, ..update }.mask_bytes();
+        assert_eq!([1, 16, 17, 32, 33, 64].map(bytes), [46, 46, 52, 52, 64, 64]);
+    }
+
+    #[test]
     fn a_body_has_the_bits_of_its_values_and_whole_slots() {
         let update = MaskedUpdate { values: 1_000_000, bits: 15, slots: 0 };
         assert_eq!(update.body_bytes(), 1_875_034);

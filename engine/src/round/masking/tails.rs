@@ -78,5 +78,6 @@ mod tests {
             assert!(factorials.at_least(40, 12, 10, found - 1) >= chance_below);
         }
         assert_eq!(factorials.rarely_found(40, 0, 10, 1e-6), 1, "nothing is found where nothing is marked");
+        assert_eq!(factorials.rarely_found(40, 40, 10, 1e-6), 11, "all are found where all are marked");
     }
 }
