@@ -267,6 +267,19 @@ mod tests {
         );
     }
 
+    /// The product of an update with itself is that of its norm, whatever its sketch says.
+    #[test]
+    fn a_dot_product_takes_its_own_part_from_the_norm() {
+        let (one, other) = (sketch(&[3.0, 4.0], 2), sketch(&[1.0, 0.0], 2));
+        let share = |weight, divisor| Share { weight: Weight::examples(weight), divisor: Weight::examples(divisor) };
+        let updates = [
+            Sketched { sketch: &one, share: share(2, 3), norm: 6.0 },
+            Sketched { sketch: &other, share: share(1, 1), norm: 1.0 },
+        ];
+        // (2 x 6^2 + 3) / 4 and (2 x 3 + 1) / 4.
+        assert_eq!(dots_with_mean(&updates), [18.75, 1.75]);
+    }
+
     #[test]
     fn dot_products_are_those_with_the_weighted_mean() {
         let updates: Vec<Vec<f32>> = (0..5).map(|seed| normal(100_000, seed)).collect();

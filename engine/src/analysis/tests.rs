@@ -287,3 +287,38 @@ fn without_privacy_answers_are_exact_and_ratios_of_nothing_unknown() {
     assert!(got.iter().all(|answer| answer.epsilon.is_none() && answer.noise == 0.0));
     assert!(answers(&analysis, 0, &[], None).iter().all(|answer| answer.estimates.is_empty()));
 }
+
+fn close(got: Option<f64>, wanted: f64) {
+    assert!(got.is_some_and(|got| (got - wanted).abs() < 1e-5), "{got:?} is not {wanted}");
+}
+
+/// 100 rows of a range from 2 to 12 that have a mean of 0.5 and a variance of 0.05 of the range, with noise of 1.
+#[test]
+fn the_intervals_of_moments_are_those_of_the_delta_method() {
+    let [mean, deviation] = &moments(&[100.0, 50.0, 30.0], [2.0, 12.0], 1.0)[..] else { panic!("two estimates") };
+    close(mean.value, 7.0);
+    close(mean.high, 7.0 + 10.0 * DEVIATIONS * 1.25f64.sqrt() / 100.0);
+    close(mean.low, 7.0 - 10.0 * DEVIATIONS * 1.25f64.sqrt() / 100.0);
+    // The gradient of the variance is (mean^2 - variance, -2 mean, 1) / rows.
+    let within = DEVIATIONS * (0.2f64.powi(2) + 1.0 + 1.0).sqrt() / 100.0;
+    close(deviation.value, 10.0 * 0.05f64.sqrt());
+    close(deviation.high, 10.0 * (0.05 + within).sqrt());
+    close(deviation.low, 10.0 * (0.05 - within).sqrt());
+    let is_known = |rows: f64| moments(&[rows, 5.0, 3.0], [0.0, 1.0], 1.0)[0].value.is_some();
+    assert_eq!([9.9, 10.0].map(is_known), [false, true], "ten deviations of the noise");
+}
+
+#[test]
+fn the_interval_of_a_rate_widens_with_the_rate_and_stays_from_0_to_1() {
+    let analysis = private(&json!([{ "name": "q", "kind": "rate", "column": "right", "values": ["1"], "by": "group",
+        "groups": ["north", "south"] }]));
+    let (sigma, factor) = (analysis.deviation(0, 1), analysis.factor(0, 1));
+    let values = [200.0, 50.0, 100.0, 98.0].map(|rows| (rows * factor) as f32);
+    let [north, south] = &answers(&analysis, 1, &values, Some(1e-6))[0].estimates[..] else { panic!("two groups") };
+    let within = DEVIATIONS * sigma * (1.0 + 0.25f64 * 0.25).sqrt() / 200.0;
+    close(north.value, 0.25);
+    close(north.low, 0.25 - within);
+    close(north.high, 0.25 + within);
+    close(south.value, 0.98);
+    close(south.high, 1.0);
+}

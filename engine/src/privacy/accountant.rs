@@ -93,7 +93,7 @@ pub(super) fn noise_of_sampled((epsilon, delta): (f64, f64), rate: f64, times: u
         }
         high = (high.0 * NOISE_STEP, excess(high.0 * NOISE_STEP));
     }
-    let mut low = (high.0 / 1.5, excess(high.0 / 1.5));
+    let mut low = high;
     while low.1 <= 0.0 && low.0 > NOISE_MIN {
         (high, low) = (low, (low.0 / 1.5, excess(low.0 / 1.5)));
     }

@@ -131,6 +131,16 @@ mod tests {
     }
 
     #[test]
+    fn utilities_are_those_of_the_formula() {
+        let known =
+            known(&[(0, report(10, 2.0, 500, 5)), (1, report(100, 1.0, 2_000, 10)), (2, report(400, 1.0, 1, 1))]);
+        let of = |count: u64| utilities(&(0..count).map(candidate).collect::<Vec<_>>(), &GREEDY, &known);
+        let since = |last: f64| (0.1 * 10f64.ln() / last).sqrt();
+        assert_eq!(of(2), [0.2 + since(5.0), (1.0 + since(10.0)) * 0.25]);
+        assert_eq!(of(3), [0.05 + since(5.0), (0.25 + since(10.0)) * 0.25, 1.0 + since(1.0)]);
+    }
+
+    #[test]
     fn many_badly_learned_examples_on_fast_devices_are_chosen() {
         // 0 has few examples, 1 a small loss, 2 is slow, 3 and 4 have all that is wanted.
         let known = known(&[

@@ -76,6 +76,13 @@ mod tests {
             goal(&round),
             "By the diversity of the last 9 rounds a round can use about 12 updates, so the goal is 10."
         );
+        for (bound, value) in [("least", 12), ("most", 12)] {
+            let mut bounded = round.clone();
+            bounded["adapted_goal"][bound] = json!(value);
+            assert!(goal(&bounded).ends_with("so the goal is 10."), "a bound that is met does not matter");
+        }
+        round["adapted_goal"]["useful"] = json!(50);
+        assert!(goal(&round).ends_with("about 50 updates, so the goal is 10, the largest allowed."));
         round["adapted_goal"]["useful"] = json!(1);
         assert!(goal(&round).ends_with("about one update, so the goal is 10, the smallest allowed."));
         round["adapted_goal"]["useful"] = json!(null);

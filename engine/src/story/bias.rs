@@ -46,7 +46,8 @@ impl Share {
 }
 
 fn verdict(class: Share, rest: Share, level: f64) -> ClassVerdict {
-    let is_rarer = class.ended > 0 && rest.ended > 0 && chance_of_at_most(class, rest) < level;
+    // Of nothing the chance is 1.
+    let is_rarer = chance_of_at_most(class, rest) < level;
     match is_rarer {
         true if class.counted == 0 => ClassVerdict::ShutOut,
         true => ClassVerdict::Under,
@@ -113,6 +114,10 @@ mod tests {
         assert_eq!(verdicts(&[share(30, 60), share(90, 100)])[0], ClassVerdict::Under);
         assert_eq!(verdicts(&[share(52, 60), share(90, 100)])[0], ClassVerdict::Fair);
         assert_eq!(verdicts(&[share(3, 60)]), [ClassVerdict::Unknown], "nothing to compare");
+        // The chance is 0.0043: below a half of the level, and not below a third. Empty classes are not compared.
+        let classes = [share(75, 100), share(90, 100), share(0, 0)];
+        assert_eq!(verdicts(&classes), [ClassVerdict::Under, ClassVerdict::Fair, ClassVerdict::Unknown]);
+        assert_eq!(verdicts(&[share(75, 100), share(45, 50), share(45, 50)])[0], ClassVerdict::Fair);
         assert_eq!(verdicts(&[share(0, 40), share(0, 40)]), [ClassVerdict::Fair; 2], "nobody reports");
         assert_eq!(verdicts(&[]), []);
     }

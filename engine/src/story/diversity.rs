@@ -68,6 +68,10 @@ mod tests {
         );
         assert!(text(10, 0.8, 10).contains("up to about 36 updates"), "{}", text(10, 0.8, 10));
         assert!(text(10, 1.2, 10).contains("no common direction"));
+        // Of 12 useful updates, goals from 8 to 18 are within a factor of 1.5.
+        let advice = [7, 8, 18, 19].map(|goal| text(13, 0.5, goal));
+        let parts = ["A larger updates_goal", "The goal of 8 suits", "The goal of 18 suits", "A smaller updates_goal"];
+        assert!(advice.iter().zip(parts).all(|(advice, part)| advice.contains(part)), "{advice:?}");
     }
 
     #[test]

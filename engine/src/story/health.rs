@@ -404,6 +404,11 @@ mod tests {
             text.severity == Severity::Warning && text.text.ends_with("; 2 of 2 enrolled clients can join"),
             "{text:?}"
         );
+        let enough = wanted.map(|wanted| Wanted { matching: 5, ..wanted });
+        let few = HealthFacts { selecting: Some(SelectingRound { wanted: enough, ..selecting(1) }), ..running() };
+        assert_eq!(first(&few, 0).severity, Severity::Waiting, "enough are enrolled");
+        let over = HealthFacts { selecting: Some(SelectingRound { ends_in_ms: 0, ..selecting(1) }), ..running() };
+        assert!(first(&over, 0).text.ends_with("1 of 13 are here; fewer than 5 are too few"));
     }
 
     #[test]
@@ -461,6 +466,7 @@ mod tests {
         let kind = |losses: &[f64]| first(&HealthFacts { losses: losses.to_vec(), ..running() }, 0).kind;
         assert_eq!(kind(&[0.9, 0.8, 0.7, 0.5, 0.45, 0.5]), HealthKind::LossRises);
         assert_eq!(kind(&[0.5, 0.9, 0.7, 0.6, 0.45, 0.5]), HealthKind::Fine, "the newest is as low as before");
+        assert_eq!(kind(&[0.9, 0.8, 0.5, 0.5, 0.45, 0.5]), HealthKind::Fine, "the third is no higher than before");
         assert_eq!(kind(&[0.51, 0.52, 0.51, 0.5, 0.5, 0.5]), HealthKind::Fine, "too little to tell");
         assert_eq!(kind(&[0.9, 0.8, 0.7, 0.5, 0.45]), HealthKind::Fine, "too few to tell");
     }
@@ -519,6 +525,8 @@ mod tests {
         assert_eq!(kinds, expected);
         assert!(lines[0].text.starts_with("7 of 16 rounds were abandoned. Round 3 was abandoned"), "{lines:?}");
         assert!(lines[1].text.ends_with("nobody came."), "{lines:?}");
+        let of = |rounds| health(&HealthFacts { lost: Lost { rounds, of: 16 }, ..facts.clone() }, 0)[0].kind;
+        assert_eq!((of(3), of(2)), (HealthKind::RoundsAbandoned, HealthKind::NotMeasured));
         let stopped = EndedRound { abandoned: Some(AbandonReason::JobStopped), ..abandoned(4) };
         let facts = HealthFacts { state: JobState::Stopped, ended: vec![stopped; 5], ..running() };
         assert_eq!(health(&facts, 0).len(), 1, "a round that was stopped with its job is not lost");

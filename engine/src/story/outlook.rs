@@ -209,7 +209,9 @@ mod tests {
             assert!((survival.at(ms) - share).abs() < 1e-12, "{ms}: {}", survival.at(ms));
         }
         assert!((survival.comes_by(20, 35) - 0.5).abs() < 1e-12);
-        assert_eq!((survival.comes_by(20, 20), survival.comes_by(40, 99)), (0.0, 0.0));
+        assert_eq!([(20, 20), (30, 9), (40, 99)].map(|(watched, by)| survival.comes_by(watched, by)), [0.0; 3]);
+        let all_came = Survival::of(&[round(&[At(10)])]);
+        assert_eq!(all_came.comes_by(10, 20), 0.0, "nobody is left");
     }
 
     #[test]

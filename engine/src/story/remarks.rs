@@ -160,7 +160,9 @@ mod tests {
         };
         let found = of("[stop]\naccuracy = 0.9\n[evaluation]\nreports_goal = 1");
         assert!(found.len() == 1 && found[0].contains("a single client decides"), "{found:?}");
-        for rest in ["[stop]\naccuracy = 0.9\n[evaluation]", "[evaluation]\nreports_goal = 1"] {
+        let found = of("[stop]\naccuracy = 0.963\n[evaluation]");
+        assert!(found.len() == 1 && found[0].contains("takes 100 examples in one evaluation"), "{found:?}");
+        for rest in ["[stop]\naccuracy = 0.962\n[evaluation]", "[evaluation]\nreports_goal = 1"] {
             assert_eq!(of(rest), Vec::<String>::new(), "{rest}");
         }
         let more = of("[stop]\naccuracy = 0.9\n[evaluation]\nreports_goal = 2");

@@ -78,10 +78,13 @@ mod tests {
         assert_eq!(unable, Unable { text: text.into(), clients: 60, of: 100 });
         let line = many_are_unable(Some(&unable)).unwrap();
         assert_eq!((line.kind, line.text), (HealthKind::CannotFollow, unable.text.clone()));
+        assert!(many_are_unable(Some(&Unable { clients: 10, ..unable.clone() })).is_some());
         assert_eq!(many_are_unable(Some(&Unable { clients: 9, ..unable })), None);
         assert_eq!(incapable(Abilities::NONE.with(Ability::Relu), &population), None);
         let many: Vec<SdkClients> = (0..6).map(|sdk| of(&format!("sdk {sdk}"), Abilities::NONE, 1)).collect();
         let Unable { text, .. } = incapable(needed, &many).unwrap();
+        let four = incapable(needed, &many[..4]).unwrap().text;
+        assert!(four.contains("sdk 3") && !four.contains("other SDKs"), "{four}");
         assert!(text.starts_with("6 of 6 clients") && text.ends_with("; and 2 other SDKs"), "{text}");
     }
 }

@@ -55,3 +55,32 @@ impl RingPolicy {
         members / 2 + 1
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_times_of_groups_are_shares_of_the_deadline_of_their_round() {
+        let job = "name = 'a'\npopulation = 'b'\nmodel.parameters = [{ name = 'w', shape = [2] }]\n\
+            training.steps = 1\ntraining.optimizer = { kind = 'sgd', learning_rate = 0.1 }\n";
+        let group =
+            "group = { topology.kind = 'ring', form_by = 0.5, star_from = 0.75, attempts = 3, frame_ms = 2000 }";
+        let file = JobFile::parse(&format!("{job}{group}")).unwrap();
+        let policy = RingPolicy {
+            goal: 8,
+            members_min: 5,
+            form_by_ms: 980_000,
+            star_from_ms: 990_000,
+            attempts: 3,
+            frame_ms: 2_000,
+            upload_ms: 2_101,
+        };
+        // A round of 40 seconds, and a sum of little more than 100 times 64 bytes.
+        let of = |file: &JobFile, minimum| RingPolicy::of(file, [8, minimum], [1_000_000, 40_000], 6_401);
+        assert_eq!(of(&file, 5), Some(policy));
+        assert_eq!(of(&file, 1), Some(RingPolicy { members_min: 2, ..policy }), "one member is no group");
+        assert_eq!(of(&JobFile::parse(job).unwrap(), 5), None);
+        assert_eq!([2, 3, 4].map(RingPolicy::agree), [2, 2, 3]);
+    }
+}
