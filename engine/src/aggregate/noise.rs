@@ -69,6 +69,8 @@ impl NoiseMaker {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::privacy::Participation;
 
@@ -89,5 +91,19 @@ mod tests {
         let plain: Vec<i64> = whole.noise.iter().zip(&independent.noise).map(|(one, two)| one + two).collect();
         assert!(squares(&sum) < 0.9 * squares(&plain), "{} {}", squares(&sum), squares(&plain));
         assert_eq!(NoiseMaker::place_of_count(total), 3 * NOISE_BLOCK);
+    }
+
+    /// Noise that repeated itself could be told apart from the sum.
+    #[test]
+    fn each_block_of_each_round_has_noise_of_its_own() {
+        let (key, seed) = ([3; 32], Seed(5));
+        let of = |round| NoiseMaker::new(key, seed, round, None).make(0..3 * NOISE_BLOCK, &[]).noise;
+        let (first, second) = (of(1), of(2));
+        for (block, noise) in (0..).zip(second.chunks(NOISE_BLOCK)) {
+            let mut normal = Normal::new(block_key(&key, &seed.0.to_le_bytes(), 2, block));
+            assert!(noise.iter().all(|value| *value == normal.rounded(NOISE_PLACES)), "{block}");
+        }
+        let blocks: BTreeSet<&[i64]> = first.chunks(NOISE_BLOCK).chain(second.chunks(NOISE_BLOCK)).collect();
+        assert_eq!(blocks.len(), 6);
     }
 }

@@ -318,6 +318,20 @@ mod tests {
     }
 
     #[test]
+    fn a_sparse_update_is_clipped_as_the_dense_one() {
+        let grid = Grid::new(5.0, 1.0);
+        for (update, bits) in [([3.0, 0.0, -4.0], 1), ([30.0, 0.0, -40.0], -1)] {
+            let of = |is_sparse| {
+                let sum = Arc::new(PrivateSum::new(3, grid, 1.0));
+                add(&sum, grid, &update, is_sparse);
+                assert_eq!(sum.bits(), bits);
+                integers(&sum)
+            };
+            assert_eq!(of(true), of(false));
+        }
+    }
+
+    #[test]
     fn a_client_that_sends_a_million_times_its_norm_changes_nothing_more() {
         let grid = Grid::new(0.5, 0.7);
         let of = |factor: f32| {

@@ -97,9 +97,9 @@ fn moments(numbers: &[f64], [low, high]: [f64; 2], sigma: f64) -> Vec<Estimate> 
     let variance = (squares / rows - mean * mean).max(0.0);
     let deviation = variance.sqrt();
     let of_mean = sigma * (1.0 + mean * mean).sqrt() / rows;
-    // The gradient of squares / rows - (sum / rows)^2 by rows, sum and squares, times the number of rows.
-    let gradient = [mean * mean - variance, -2.0 * mean, 1.0];
-    let of_variance = sigma * gradient.iter().map(|part| part * part).sum::<f64>().sqrt() / rows;
+    // The gradient of squares / rows - (sum / rows)^2 by rows, sum and squares is
+    // (mean^2 - variance, -2 mean, 1) / rows.
+    let of_variance = sigma * ((mean * mean - variance).powi(2) + 4.0 * mean * mean + 1.0).sqrt() / rows;
     let ends = [-1.0, 1.0].map(|side| (variance + side * DEVIATIONS * of_variance).max(0.0).sqrt() * width);
     vec![
         around("mean".into(), low + mean * width, DEVIATIONS * of_mean * width),

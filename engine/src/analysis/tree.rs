@@ -115,6 +115,15 @@ mod tests {
         near(tree.quantile(0.25, 0.0)[1], 0.25);
     }
 
+    /// Ranks of 0, 3, 1, 2 and 4 lie between 0, 1, 1, 2, 4 and 0, 3, 3, 3, 4: in the middle they do not fall.
+    #[test]
+    fn a_quantile_of_counts_that_noise_makes_fall_is_between_both_ways_to_order_them() {
+        let tree = Tree { below: vec![0.0, 3.0, 1.0, 2.0, 4.0], variances: vec![2.0 / 3.0, 1.0] };
+        for (share, wanted) in [(0.25, 0.125), (0.5, 0.25), (0.55, 0.6), (0.75, 0.75 + 0.5 / 1.5 / 4.0), (1.0, 1.0)] {
+            near(tree.quantile(share, 0.0)[1], wanted);
+        }
+    }
+
     /// Goal: the fit is that of least squares. Method: the normal equations of two levels by hand: with y the counts
     /// and h the parts, h_i minimises the sum of (y_l - h_1 - h_2)^2 + (y_1 - h_1)^2 + ..
     #[test]

@@ -177,6 +177,23 @@ mod tests {
         assert_eq!(time(tree, 0.0, Scheme::CodedTree), 9.0);
     }
 
+    /// A tree of 4, 16 and 64 members, of which each parent does without one child.
+    #[test]
+    fn each_scheme_has_its_members_load_resilience_and_vectors() {
+        let schemes = expected(Tree::new(4, 3, 1).unwrap(), Costs { compute: 0.0, transfer: 1.0 });
+        let figures = schemes.map(|it| (it.scheme, it.members, it.load, it.resilience, it.vectors));
+        let coded = 1.0 / (2.0 + 4.0 + 8.0);
+        let wanted = [
+            (Scheme::Star, 84, 1.0 / 84.0, 0.0, 84.0),
+            (Scheme::Relays, 64, 1.0 / 64.0, 0.0, 4.0),
+            (Scheme::GradientCoding, 84, 22.0 / 84.0, 0.25, 63.0),
+            (Scheme::CodedTree, 84, coded, 0.25, 3.0),
+            (Scheme::Ring, 84, 1.0 / 84.0, 0.0, 166.0 / 84.0),
+        ];
+        assert_eq!(figures, wanted);
+        assert!((schemes[4].time - 166.0 / 84.0).abs() < 1e-9, "without work a ring takes its transfers");
+    }
+
     /// One level is the code of a star.
     #[test]
     fn a_tree_of_one_level_is_gradient_coding() {

@@ -177,14 +177,14 @@ fn binomial(count: u32, chance: f64) -> Vec<f64> {
         chances[if chance >= 1.0 { last } else { 0 }] = 1.0;
         return chances;
     }
-    // From the largest one outwards, so that nothing underflows that counts; then they are scaled to a sum of 1.
+    // From the mean outwards, so that nothing underflows that counts; then they are scaled to a sum of 1.
     let odds = chance / (1.0 - chance);
-    let mode = ((f64::from(count) + 1.0) * chance).floor().min(f64::from(count)) as usize;
-    chances[mode] = 1.0;
-    for successes in mode + 1..=last {
+    let mean = (f64::from(count) * chance) as usize;
+    chances[mean] = 1.0;
+    for successes in mean + 1..=last {
         chances[successes] = chances[successes - 1] * odds * (last + 1 - successes) as f64 / successes as f64;
     }
-    for successes in (0..mode).rev() {
+    for successes in (0..mean).rev() {
         chances[successes] = chances[successes + 1] / odds * (successes + 1) as f64 / (last - successes) as f64;
     }
     let sum: f64 = chances.iter().sum();

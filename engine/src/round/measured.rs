@@ -72,6 +72,9 @@ mod tests {
         assert_eq!((accuracy, on.examples, on.clients, on.worst, on.p10), (1.0, 19, 1, None, None));
         // statsmodels proportion_confint(19, 19, method="wilson"): 0.831813.
         assert!((on.low - 0.831_813).abs() < 1e-5 && on.high == 1.0, "{on:?}");
+        // statsmodels proportion_confint(50, 100, method="wilson"): 0.403832 and 0.596168.
+        let (low, high) = interval(0.5, 100);
+        assert!((low - 0.403_832).abs() < 1e-6 && (high - 0.596_168).abs() < 1e-6, "{low} {high}");
         assert_eq!((interval(0.5, 0), measured(&[]), measured(&[report(1.0, 0)])), ((0.0, 1.0), None, None));
     }
 

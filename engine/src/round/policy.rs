@@ -287,6 +287,8 @@ impl TaskPolicy {
 
 #[cfg(test)]
 mod tests {
+    use tributary_protocol::plan::Algorithm;
+
     use super::*;
     use crate::round::played::job_file;
 
@@ -301,6 +303,93 @@ mod tests {
         let members = policy("mode = { kind = 'stale_synchronous', members = 4, slack = 2 }");
         assert_eq!(members.tempo, Tempo::Members { members_max: 4, slack: 2 });
         assert_eq!([0, 1, 3, 9].map(|count| members.goal_with(count)), [1, 1, 3, 4], "one update of each member");
+    }
+
+    const ROUND: &str =
+        "updates_goal = 10, updates_min = 4, over_selection = 1.25, selection_timeout_ms = 7000, deadline_ms = 9000";
+
+    /// The policy of a training round with the settings of [`ROUND`].
+    const TRAINING: TaskPolicy = TaskPolicy {
+        goal: 10,
+        minimum: 4,
+        cohort_size: 13,
+        available_min: 13,
+        selection_timeout_ms: 7_000,
+        deadline_ms: 9_000,
+        ..TaskPolicy::COHORT
+    };
+
+    #[test]
+    fn a_training_round_has_the_settings_of_its_job() {
+        let of =
+            |rest: &str| TaskPolicy::of(&job_file(&format!("round = {{ {ROUND} }}\n{rest}")), Task::Train).unwrap();
+        assert_eq!(of(""), TRAINING);
+        let clips = "aggregation.combine = { kind = 'norm_clipping', norm = 3.0, adaptive = {} }";
+        assert_eq!(of(clips), TaskPolicy { clip_norm: Some(3.0), ..TRAINING });
+        let hidden = "aggregation.combine = 'uniform_mean'\nsecure_aggregation.clip = 0.5";
+        assert_eq!(of(hidden), TaskPolicy { clip_norm: Some(0.5), is_private: true, ..TRAINING });
+        let wide = format!("round = {{ {ROUND}, available_min = 40 }}");
+        assert_eq!(TaskPolicy::of(&job_file(&wide), Task::Train).unwrap().available_min, 40);
+        assert_eq!(TRAINING.selection_ends_at_ms(1_000), 8_000);
+    }
+
+    #[test]
+    fn a_part_of_a_round_asks_for_its_places_and_keeps_what_clients_train_with() {
+        let file = job_file(&format!(
+            "round = {{ {ROUND} }}\naggregation.combine = 'uniform_mean'\nsecure_aggregation.clip = 0.5"
+        ));
+        let of = |left_ms| TaskPolicy::of_part(&file, Task::Train, 6, 13, left_ms).unwrap();
+        let part = TaskPolicy {
+            goal: 6,
+            minimum: 1,
+            cohort_size: 6,
+            available_min: 6,
+            selection_timeout_ms: 5_000,
+            deadline_ms: 50_000,
+            clip_norm: Some(0.5),
+            is_private: true,
+            part_of: Some(13),
+            ..TaskPolicy::COHORT
+        };
+        assert_eq!(of(50_000), part);
+        assert_eq!(of(90_000).selection_timeout_ms, 7_000, "no longer than the whole round");
+        assert_eq!((part.sum_size(), TRAINING.sum_size()), (13, 13));
+        assert_eq!(TaskPolicy { part_of: None, ..part }.sum_size(), 6);
+        assert_eq!(TaskPolicy::of_part(&job_file(""), Task::Evaluate, 6, 13, 1), None);
+    }
+
+    #[test]
+    fn an_evaluation_is_a_cohort_a_panel_or_on_the_coordinator() {
+        let of = |settings: &str| {
+            let times = "selection_timeout_ms = 7000, deadline_ms = 9000";
+            TaskPolicy::of(&job_file(&format!("evaluation = {{ {times}{settings} }}")), Task::Evaluate).unwrap()
+        };
+        let times = TaskPolicy { selection_timeout_ms: 7_000, deadline_ms: 9_000, ..TaskPolicy::COHORT };
+        let cohort = TaskPolicy { goal: 4, minimum: 2, cohort_size: 6, available_min: 6, ..times };
+        assert_eq!(of(", reports_goal = 4, reports_min = 2, over_selection = 1.5"), cohort);
+        let tempo = |makers| Tempo::Panel { expected: 1, gather_ms: 0, makers };
+        let panel = TaskPolicy { goal: 100, minimum: 2, cohort_size: 100, available_min: 2, ..times };
+        assert_eq!(of(", reports_min = 2"), TaskPolicy { tempo: tempo(true), ..panel });
+        let others = ", reports_min = 2, attributes = { role = 'evaluator' }";
+        assert_eq!(of(others), TaskPolicy { tempo: tempo(false), ..panel }, "evaluators do not train");
+    }
+
+    #[test]
+    fn a_paused_job_opens_buffers_alone() {
+        let buffer = Tempo::Buffer { concurrency: 4, staleness_max: 2 };
+        let opens =
+            |tempo: Tempo| [JobState::Running, JobState::Paused, JobState::Stopped].map(|state| tempo.opens_in(state));
+        assert_eq!((opens(Tempo::Cohort), opens(buffer)), ([true, false, false], [true, true, false]));
+    }
+
+    #[test]
+    fn clients_train_with_the_weight_of_their_round() {
+        let mut plan = job_file("").training;
+        plan.algorithm = Algorithm::FedProx { mu: 1.0, adaptive: None };
+        let weighted = TaskPolicy { proximal: Some(Proximal { mu: 0.25, falls: 0, loss: None }), ..TRAINING };
+        let mu = |policy: &TaskPolicy| policy.training(&plan).algorithm.proximal();
+        assert_eq!((mu(&weighted), mu(&TRAINING)), (0.25, 1.0));
+        assert_eq!(TRAINING.training(&plan), plan);
     }
 
     #[test]

@@ -216,6 +216,19 @@ fn a_loss_within_the_bound_of_armijo_or_of_rounding_is_accepted() {
     }
 }
 
+/// Rounding or damage may leave a pair without a curvature in the history.
+#[test]
+fn a_direction_that_leads_upwards_is_forgotten_with_its_pairs() {
+    let mut play = Play::from(&[4.0], 1);
+    // The gradient and the direction of the accepted point, then s = 1 and y = -1.
+    play.history = vec![1.0, -1.0, 1.0, -1.0];
+    let search = Search { loss: 9.0, slope: -1.0, step: 1.0, pairs: 1, trials: 0 };
+    play.notes = BTreeMap::from([(NOTE.to_owned(), search.to_string())]);
+    play.round(2.0, &[1.0], 1);
+    assert_eq!(play.search(), Search { loss: 2.0, slope: -1.0, step: 1.0, pairs: 0, trials: 0 });
+    assert_eq!(play.x, [3.0], "along the gradient");
+}
+
 #[test]
 fn a_gradient_of_zero_moves_nothing() {
     let mut play = Play::from(&[4.0, 1.0], 2);
