@@ -89,6 +89,14 @@ impl Connection {
         Ok(Self { sender, host })
     }
 
+    /// A connection over a stream to a coordinator on the loopback address.
+    pub(crate) async fn over<S>(stream: S) -> Result<Self, BenchError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        Ok(Self { sender: spoken(stream).await?, host: HeaderValue::from_static("127.0.0.1") })
+    }
+
     /// Enrols a client; returns its credential.
     pub(crate) async fn enrol(&mut self, token: &HeaderValue) -> Result<HeaderValue, BenchError> {
         let request = EnrolRequest {
@@ -120,7 +128,7 @@ impl Connection {
         assignment: &Assignment,
         body: Bytes,
     ) -> Result<(), BenchError> {
-        let path = format!("/device/v1/assignments/{}/update?weight=1&loss=0.5&steps=1&train_ms=1", assignment.id);
+        let path = update_path(assignment);
         self.call::<ReportAccepted>(Method::PUT, &path, client, body).await.map(drop)
     }
 
@@ -175,6 +183,17 @@ impl Connection {
     /// Sends a body without a credential.
     pub(crate) async fn put(&mut self, path: &str, body: Bytes) -> Result<(), BenchError> {
         self.call::<serde_json::Value>(Method::PUT, path, &HeaderValue::from_static("-"), body).await.map(drop)
+    }
+
+    /// The status and the body of an answer, whatever they are.
+    pub(crate) async fn exchange(
+        &mut self,
+        method: Method,
+        path: &str,
+        client: &HeaderValue,
+        body: Bytes,
+    ) -> Result<(u16, Bytes), BenchError> {
+        whole(self.send(method, path, client, body).await?).await
     }
 
     async fn call<T: DeserializeOwned>(
@@ -272,6 +291,11 @@ pub(crate) fn check_in_body(wait_ms: u32) -> Bytes {
     })
 }
 
+/// Where an update of weight 1 is sent.
+pub(crate) fn update_path(assignment: &Assignment) -> String {
+    format!("/device/v1/assignments/{}/update?weight=1&loss=0.5&steps=1&train_ms=1", assignment.id)
+}
+
 /// The `Authorization` header.
 pub(crate) fn bearer(secret: &Secret) -> HeaderValue {
     let mut value =
@@ -280,6 +304,6 @@ pub(crate) fn bearer(secret: &Secret) -> HeaderValue {
     value
 }
 
-fn json<T: Serialize>(value: &T) -> Bytes {
+pub(crate) fn json<T: Serialize>(value: &T) -> Bytes {
     serde_json::to_vec(value).expect("the API's types have string keys and no failing serialisers").into()
 }

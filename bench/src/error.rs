@@ -33,6 +33,9 @@ pub(crate) enum BenchError {
     /// Members of a group could not add up.
     #[error("a ring: {0}")]
     Ring(String),
+    /// What a soak found.
+    #[error("broken promises: {0}")]
+    Promises(String),
     #[error("{command}: {status}")]
     Ended { command: String, status: ExitStatus },
     #[error("{command} printed no {place}")]

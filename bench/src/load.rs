@@ -23,6 +23,7 @@ use crate::error::BenchError;
 use crate::fleet;
 use crate::populations::{self, Populations};
 use crate::process::{CoordinatorProcess, Options, database_of, engine, operator_token};
+use crate::quantile::quantile;
 use tributary::error::CliError;
 use tributary::output::Output;
 use tributary::stopwatch::Stopwatch;
@@ -166,7 +167,7 @@ fn open_files_max(limits: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn waiting_job(population: &Name) -> Result<JobFile, CliError> {
+pub(crate) fn waiting_job(population: &Name) -> Result<JobFile, CliError> {
     fleet::job_file(&format!(
         "name = 'waiting'\npopulation = '{population}'\nseed = 1\n\
          model = {{ parameters = [{{ name = 'w', shape = [1] }}] }}\n\
@@ -311,12 +312,6 @@ async fn held(
     Ok(Some(after.saturating_sub(before) as f64 / f64::from(args.held)))
 }
 
-/// The value below which the given fraction of the sorted times lies.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let at = ((sorted.len() as f64 * share) as usize).min(sorted.len().saturating_sub(1));
-    sorted.get(at).copied().unwrap_or(0.0)
-}
-
 fn text(measured: &Measured) -> String {
     let Measured { engine, connections, checkins_per_s, p50_ms, p99_ms, updates_per_s, params, held, .. } = measured;
     let tls = if measured.tls { "TLS, " } else { "" };
@@ -342,11 +337,6 @@ mod tests {
         assert_eq!(open_files_max(""), None);
     }
 
-    #[test]
-    fn quantiles_are_of_the_sorted_times() {
-        let times: Vec<f64> = (0..100).map(f64::from).collect();
-        assert_eq!((quantile(&times, 0.5), quantile(&times, 0.99), quantile(&[], 0.5)), (50.0, 99.0, 0.0));
-    }
     #[test]
     fn every_job_is_played_and_no_client_by_two_workers() {
         #[derive(clap::Parser)]

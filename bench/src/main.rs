@@ -14,6 +14,7 @@ mod populations;
 mod predict;
 mod privacy;
 mod process;
+mod quantile;
 mod recovery;
 mod ring;
 mod rollout;
@@ -22,6 +23,7 @@ mod rules;
 mod secure;
 mod simulated;
 mod sink;
+mod soak;
 mod tempo;
 mod train;
 mod training;
@@ -65,6 +67,9 @@ enum BenchCommand {
     Ring(ring::RingArgs),
     /// A release that reaches a fleet step by step: who has it, bytes, and the rate of questions.
     Rollout(rollout::RolloutArgs),
+    /// A fleet with a daily rhythm, on a network with faults: each simulated day, a coordinator is killed and an upgrade
+    /// is made. Fails if a promise is broken.
+    Soak(soak::SoakArgs),
     /// Bits per parameter, error and speed of update codecs, in this process.
     Codec(codec::CodecArgs),
     /// Examples per second and memory of a client's local training on MNIST, in this process.
@@ -129,6 +134,7 @@ async fn run(command: BenchCommand, output: &Output) -> Result<(), CliError> {
         BenchCommand::Recovery(args) => recovery::run(&args, output).await,
         BenchCommand::Aggregate(args) => aggregate::run(&args, output).await,
         BenchCommand::Rollout(args) => rollout::run(&args, output).await,
+        BenchCommand::Soak(args) => soak::run(&args, output).await,
         BenchCommand::Codec(args) => codec::run(&args, output).await,
         BenchCommand::All(args) => all::run(&args, output).await,
         BenchCommand::Sink => sink::run(output).await,

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use reqwest::Url;
 use serde::Deserialize;
@@ -39,6 +39,12 @@ pub(crate) struct Options<'a> {
     pub(crate) connections_max: Option<u32>,
     /// Serves with TLS, with a CA in this folder.
     pub(crate) tls: Option<&'a Path>,
+    /// `None`: this program.
+    pub(crate) program: Option<&'a Path>,
+    /// `None`: the same name for all, which is enough where one coordinator serves.
+    pub(crate) node: Option<&'a str>,
+    /// `None`: the coordinator's default.
+    pub(crate) checkins_per_second: Option<u32>,
 }
 
 /// The first line of `tributary serve --json`.
@@ -53,7 +59,14 @@ pub(crate) async fn own_process(
     arguments: &[&str],
     variables: &[(&str, &str)],
 ) -> Result<(ChildProcess, String), CliError> {
-    let mut command = this_program()?;
+    first_line(this_program()?, arguments, variables).await
+}
+
+async fn first_line(
+    mut command: Command,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> Result<(ChildProcess, String), CliError> {
     command.args(arguments).envs(variables.iter().copied());
     let mut child = ChildProcess(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?);
     let stdout = child.0.stdout.take();
@@ -79,11 +92,15 @@ pub(crate) async fn whole_process(arguments: Vec<String>) -> Result<String, CliE
 
 /// This program again. The settings of the surroundings must not change what is measured.
 fn this_program() -> Result<Command, BenchError> {
-    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    Ok(program(&std::env::current_exe().map_err(failed)?))
+}
+
+fn program(file: &Path) -> Command {
+    let mut command = Command::new(file);
     for variable in serve::variables() {
         command.env_remove(variable);
     }
-    Ok(command)
+    command
 }
 
 fn failed(error: std::io::Error) -> BenchError {
@@ -91,6 +108,16 @@ fn failed(error: std::io::Error) -> BenchError {
 }
 
 impl ChildProcess {
+    /// Asks it to stop, as a service manager does, and returns when it has.
+    async fn stopped(mut self) -> Result<ExitStatus, CliError> {
+        let asked = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().map_err(failed)?;
+        if !asked.success() {
+            return Err(BenchError::Start("it ended before it was asked to".into()).into());
+        }
+        let ended = tokio::task::spawn_blocking(move || self.0.wait()).await.map_err(CliError::task)?;
+        Ok(ended.map_err(failed)?)
+    }
+
     /// Processor time in seconds.
     pub(crate) fn cpu_s(&self) -> Result<f64, CliError> {
         Ok(cpu_s(self.0.id())?)
@@ -158,22 +185,30 @@ impl CoordinatorProcess {
     ) -> Result<Self, CliError> {
         let mut arguments = vec!["--json", "serve", "--listen", "127.0.0.1:0", "--log", "error"];
         // Always the same name, so that on PostgreSQL a restarted node has its jobs back at once.
-        arguments.extend(["--node", "bench"]);
+        arguments.extend(["--node", options.node.unwrap_or("bench")]);
         arguments.extend(options.blobs.iter().flat_map(|blobs| ["--blobs", *blobs]));
         let connections_max = options.connections_max.map(|connections| connections.to_string());
         arguments.extend(connections_max.iter().flat_map(|connections| ["--connections-max", connections]));
+        let checkins = options.checkins_per_second.map(|checkins| checkins.to_string());
+        arguments.extend(checkins.iter().flat_map(|checkins| ["--checkins-per-second", checkins]));
         let tls_dir = options.tls.map(|folder| folder.display().to_string());
         arguments.extend(tls_dir.iter().flat_map(|folder| ["--tls-dev", "--tls-dir", folder]));
         // Secrets are variables, because other users of the machine can see arguments.
         let variables =
             [("TRIBUTARY_OPERATOR_TOKEN", &*operator.expose()), ("TRIBUTARY_DATABASE", database.expose().as_str())];
-        let (process, line) = own_process(&arguments, &variables).await?;
+        let command = options.program.map_or_else(this_program, |file| Ok(program(file)))?;
+        let (process, line) = first_line(command, &arguments, &variables).await?;
         let serving: Serving = serde_json::from_str(&line)
             .map_err(|_| BenchError::Start("it ended at once; its messages are above".into()))?;
         let url: Url = serving.url.parse().map_err(|_| BenchError::Start(format!("it serves at {}", serving.url)))?;
         let trust = serving.ca_file.as_deref().map(authorities).transpose()?;
         let api = Api::trusting(url.clone(), Some(operator.clone()), &trust.clone().unwrap_or_default())?;
         Ok(Self { process, url, trust, api })
+    }
+
+    /// Asks it to stop, as a service manager does, and returns when it has.
+    pub(crate) async fn stopped(self) -> Result<ExitStatus, CliError> {
+        self.process.stopped().await
     }
 
     /// Creates a population and returns an enrolment token for it.
