@@ -15,7 +15,7 @@ pub(super) struct Rhythm {
 }
 
 impl Rhythm {
-    /// The middles of windows are means of three uniform numbers: most devices are awake at noon, and a few at midnight.
+    /// The middles of windows are means of three uniform numbers: most devices are awake at noon, a few at midnight.
     pub(super) fn draw(stream: &mut Stream) -> Self {
         let length = LENGTH_MIN + (LENGTH_MAX - LENGTH_MIN) * stream.unit();
         let middle = (stream.unit() + stream.unit() + stream.unit()) / 3.0;
