@@ -758,6 +758,7 @@ create table leases (
     node text not null,
     -- Rises by one with each change of hands.
     token bigint not null,
+    -- 0: given up.
     expires_at_ms bigint not null
 );
 

@@ -354,9 +354,9 @@ fn background(app: &Arc<App>, notifier: Option<notify::Sender>) -> JoinSet<()> {
         });
     }
     #[cfg(feature = "postgres")]
-    if let Db::Postgres { pool, .. } = &app.db {
-        let (app, pool) = (Arc::clone(app), pool.clone());
-        tasks.spawn(async move { bell::run(&app, pool, |clients| app.fleet.lobby.call(clients)).await });
+    if let Db::Postgres { connections, pool, .. } = &app.db {
+        let (app, database) = (Arc::clone(app), (connections.clone(), pool.clone()));
+        tasks.spawn(async move { bell::run(&app, database, |clients| app.fleet.lobby.call(clients)).await });
     }
     // A manual clock has no ticks, so tests call `scheduled::run_due` themselves.
     if matches!(app.clock, Clock::System) {

@@ -38,6 +38,8 @@ pub(super) struct Disturbance {
     pub(super) day: f64,
     /// The coordinator that drove the job, for a failover.
     pub(super) node: usize,
+    /// The coordinator that drove the job when a killed one was about to come back.
+    pub(super) driven_by: Option<usize>,
     /// For an upgrade: until the process of each coordinator had ended, from SIGTERM on, the longest of them.
     pub(super) ends_s: Option<f64>,
     /// From the signal to the first update that any coordinator acknowledged afterwards.
@@ -46,6 +48,13 @@ pub(super) struct Disturbance {
     pub(super) round: Option<u32>,
     pub(super) round_became: Option<Phase>,
     pub(super) round_ended_s: Option<f64>,
+}
+
+impl Disturbance {
+    /// Whether the job of a killed coordinator should have been another one's by the time at which it came back.
+    pub(super) fn lacked_driver(&self, coordinators: u32) -> bool {
+        coordinators > 1 && self.kind == Kind::Failover && self.driven_by.is_none()
+    }
 }
 
 /// The disturbances that begin within so many days from the first midnight on, in order.
@@ -63,11 +72,12 @@ pub(super) async fn disturb(world: &Arc<World>, job: JobId, kind: Kind) -> Resul
     let silence = tokio::spawn(silence(Arc::clone(world), world.tally.count(Count::Acknowledged)));
     let number = trains.map(|round| round.number);
     let ended = tokio::spawn(ended(Arc::clone(world), job, number));
-    let mut ends_s: Option<f64> = None;
+    let (mut ends_s, mut driven_by): (Option<f64>, _) = (None, None);
     match kind {
         Kind::Failover => {
             cluster.kill(node);
             sleep(if cluster.size() == 1 { ALONE_GONE } else { GONE }).await;
+            driven_by = driver(world, job).await.filter(|driver| *driver != node);
             cluster.start_node(node).await?;
         }
         Kind::Upgrade => {
@@ -87,6 +97,7 @@ pub(super) async fn disturb(world: &Arc<World>, job: JobId, kind: Kind) -> Resul
         kind,
         day,
         node,
+        driven_by,
         ends_s,
         silence_s: silence.await.map_err(CliError::task)?,
         round: number,

@@ -188,6 +188,9 @@ pub(crate) async fn run(args: &SoakArgs, output: &Output) -> Result<(), CliError
     if late.is_err() {
         ledger.broken.push(format!("{} devices did not come to an end", devices.len()));
     }
+    for one in disturbances.iter().filter(|one| one.lacked_driver(args.coordinators)) {
+        ledger.broken.push(format!("nobody took the job over on day {:.1}", one.day));
+    }
     let measured = measured(args, engine, (ledger, disturbances, samples), &world.tally);
     output.object(&measured, || text(&measured))?;
     match measured.ledger.broken.as_slice() {

@@ -5,35 +5,49 @@
 use sqlx_postgres::{PgListener, PgPool};
 use tributary_protocol::id::{ClientId, JobId};
 
-use crate::db::DbError;
+use crate::db::{DbError, PostgresConnections};
 use crate::services::Services;
 
 /// Time between two looks without a notification, in milliseconds.
 const LOOK_EVERY_MS: i64 = 1_000;
 
 /// Listens until the coordinator stops. `call` is given the clients that have work: those that wait here are called.
-pub async fn run(services: &Services, pool: PgPool, call: impl Fn(Vec<ClientId>)) {
+///
+/// Notifications of this coordinator are passed over: who changes something here wakes those whom it concerns, and a
+/// client that is about to be given its work should not look for it.
+pub async fn run(
+    services: &Services,
+    (connections, pool): (PostgresConnections, PgPool),
+    call: impl Fn(Vec<ClientId>),
+) {
     let mut listener = None;
+    let mut look_at_ms = services.clock.now_ms() + LOOK_EVERY_MS;
     loop {
         if listener.is_none() {
             listener = listen(&pool).await;
             // Notifications may have been lost until now.
             services.signals.all_changed();
         }
-        let look_at_ms = services.clock.now_ms() + LOOK_EVERY_MS;
         let heard = async {
             match &mut listener {
-                Some(listener) => listener.recv().await.map(|news| news.payload().to_owned()),
+                Some(listener) => {
+                    let news = listener.recv().await?;
+                    Ok(connections.of_others(news.payload()).map(str::to_owned))
+                }
                 None => std::future::pending().await,
             }
         };
-        let news = tokio::select! {
+        let news: sqlx::Result<_> = tokio::select! {
             () = services.stopping.cancelled() => return,
             news = heard => news,
-            () = services.clock.sleep_until(look_at_ms) => Ok(String::new()),
+            () = services.clock.sleep_until(look_at_ms) => {
+                look_at_ms = services.clock.now_ms() + LOOK_EVERY_MS;
+                Ok(Some(String::new()))
+            }
         };
         match news {
-            Ok(news) => match hear(services, &news).await {
+            Ok(None) => {}
+            Ok(Some(news)) => match hear(services, &news).await {
                 Ok(clients) => call(clients),
                 Err(error) => tracing::warn!(%error, "a change could not be read; the next look tries again"),
             },

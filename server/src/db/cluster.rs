@@ -9,7 +9,7 @@ use tributary_protocol::operator::{Lease, Node};
 use tributary_protocol::state::NodeState;
 use tributary_protocol::update::CodecName;
 
-use super::tx::{Json, Text, execute, fetch, fetch_in, on_postgres, stored};
+use super::tx::{Json, Text, execute, fetch, fetch_in, insert_all, on_postgres, stored};
 use super::{DbError, Tx};
 use tributary_engine::round::Candidate;
 
@@ -154,9 +154,10 @@ impl Tx {
         Ok(())
     }
 
-    /// Deletes a node that stops, with its leases and seats.
+    /// Deletes a node that stops, with its seats, and gives its leases up. Their rows stay, because the token of a
+    /// lease counts on: it names a takeover.
     pub async fn node_leaves(&mut self, node: &Name) -> Result<(), DbError> {
-        execute!(self, "delete from leases where node = $1", node.as_str());
+        execute!(self, "update leases set expires_at_ms = 0 where node = $1", node.as_str());
         execute!(self, "delete from seats where node = $1", node.as_str());
         execute!(self, "delete from nodes where id = $1", node.as_str());
         Ok(())
@@ -181,8 +182,8 @@ impl Tx {
     /// The leases on jobs that have not ended. The lease on an ended job stays, because its token counts on.
     pub async fn leases(&mut self) -> Result<Vec<(Name, Lease)>, DbError> {
         let sql = "select l.job, l.node, l.token, l.expires_at_ms from leases l join jobs j on j.id = l.job \
-                   where j.state not in ('stopped', 'completed') or exists (select 1 from rounds r where r.job = j.id \
-                   and r.phase in ('selecting', 'training', 'aggregating')) order by l.job";
+                   where l.expires_at_ms > 0 and (j.state not in ('stopped', 'completed') or exists (select 1 from rounds r where r.job = j.id \
+                   and r.phase in ('selecting', 'training', 'aggregating'))) order by l.job";
         let rows = fetch!(self, LeaseRow, fetch_all, sql);
         let lease =
             |row: LeaseRow| (row.node, Lease { job: row.job, token: row.token, expires_at_ms: row.expires_at_ms });
@@ -207,15 +208,15 @@ impl Tx {
 
     /// Renews the leases of a node and returns their jobs. Includes expired leases that no other node has taken.
     pub async fn renew_leases(&mut self, node: &Name, expires_at_ms: i64) -> Result<Vec<JobId>, DbError> {
-        let sql = "update leases set expires_at_ms = $2 where node = $1 returning job";
+        let sql = "update leases set expires_at_ms = $2 where node = $1 and expires_at_ms > 0 returning job";
         let rows = fetch!(self, (String,), fetch_all, sql, node.as_str(), expires_at_ms);
         rows.into_iter().map(|(id,)| id.parse().map_err(|error| DbError::corrupt("leases.job", error))).collect()
     }
 
-    /// Which node has the lease on a job, expired or not.
+    /// Which node has the lease on a job, expired or not; none where it was given up.
     pub async fn holder(&mut self, job: JobId) -> Result<Option<Holder>, DbError> {
         let sql = "select l.node, l.expires_at_ms, n.seen_at_ms, n.lease_ms from leases l \
-                   left join nodes n on n.id = l.node where l.job = $1";
+                   left join nodes n on n.id = l.node where l.job = $1 and l.expires_at_ms > 0";
         Ok(fetch!(self, Holder, fetch_optional, sql, job.to_string()))
     }
 
@@ -239,40 +240,32 @@ impl Tx {
         Ok(fetch!(self, TakeoverRow, fetch_optional, sql, job.to_string(), from_ms, until_ms))
     }
 
-    /// Records that a node holds this client until `until_ms`.
-    pub async fn sit(
-        &mut self,
-        candidate: &Candidate,
-        population: &Name,
-        node: &Name,
-        until_ms: i64,
-    ) -> Result<(), DbError> {
-        let sql = "insert into seats (client, node, population, number, attributes, examples, codecs, until_ms, \
-                   schema_sha256, answers, masks, signs, relay, abilities, sets) \
-                   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) \
-                   on conflict (client) do update set \
-                   node = $2, population = $3, number = $4, attributes = $5, examples = $6, codecs = $7, until_ms = $8, \
-                   schema_sha256 = $9, answers = $10, masks = $11, signs = $12, relay = $13, abilities = $14, \
-                   sets = $15";
-        execute!(
-            self,
-            sql,
-            candidate.client.to_string(),
-            node.as_str(),
-            population.as_str(),
-            stored(candidate.number),
-            Json::text(&candidate.attributes)?,
-            stored(candidate.examples),
-            Json::text(&candidate.codecs)?,
-            until_ms,
-            candidate.schema.map(|schema| schema.to_string()),
-            candidate.answers,
-            candidate.masks,
-            candidate.signs,
-            candidate.relay.map(i64::from),
-            Json::text(&candidate.abilities)?,
-            Json::text(&candidate.sets)?
-        );
+    /// Records that a node holds these clients of these populations until `until_ms`.
+    pub async fn sit(&mut self, node: &Name, seats: &[(&Name, &Candidate)], until_ms: i64) -> Result<(), DbError> {
+        let mut rows = Vec::with_capacity(seats.len());
+        for (population, candidate) in seats {
+            let Candidate { attributes, codecs, abilities, sets, .. } = candidate;
+            let texts = [Json::text(attributes)?, Json::text(codecs)?, Json::text(abilities)?, Json::text(sets)?];
+            rows.push((population, candidate, texts));
+        }
+        let sql = "insert into seats (node, until_ms, population, client, number, examples, schema_sha256, answers, \
+                   masks, signs, relay, attributes, codecs, abilities, sets) ";
+        let again = " on conflict (client) do update set node = excluded.node, until_ms = excluded.until_ms, \
+                     population = excluded.population, number = excluded.number, examples = excluded.examples, \
+                     schema_sha256 = excluded.schema_sha256, answers = excluded.answers, masks = excluded.masks, \
+                     signs = excluded.signs, relay = excluded.relay, attributes = excluded.attributes, \
+                     codecs = excluded.codecs, abilities = excluded.abilities, sets = excluded.sets";
+        insert_all!(self, sql, &rows, again, |values, (population, candidate, texts)| {
+            values.push_bind(node.as_str()).push_bind(until_ms).push_bind(population.as_str());
+            values.push_bind(candidate.client.to_string()).push_bind(stored(candidate.number));
+            values.push_bind(stored(candidate.examples));
+            values.push_bind(candidate.schema.map(|schema| schema.to_string()));
+            values.push_bind(candidate.answers).push_bind(candidate.masks).push_bind(candidate.signs);
+            values.push_bind(candidate.relay.map(i64::from));
+            for text in texts {
+                values.push_bind(text.as_str());
+            }
+        });
         Ok(())
     }
 
@@ -334,7 +327,8 @@ impl Tx {
     /// Notifies the other coordinators when this transaction commits, and only then. Does nothing on SQLite, which has
     /// one coordinator.
     pub async fn notify(&mut self, news: &str) -> Result<(), DbError> {
-        on_postgres!(self, "select pg_notify('tributary', $1)", news);
+        let sender = self.sender();
+        on_postgres!(self, "select pg_notify('tributary', $1 || ' ' || $2)", sender.as_deref(), news);
         Ok(())
     }
 }

@@ -19,7 +19,7 @@ use super::log_sync::LogSync;
 use super::postgres;
 use super::sqlite::{Connections, SqliteTx};
 use super::watched::Watched;
-use super::{DbError, KnownClient, Tx};
+use super::{Authenticated, DbError, Tx};
 use crate::metrics::{DbOperation, Metrics};
 use crate::runtime::clock::Stopwatch;
 
@@ -209,8 +209,9 @@ impl Db {
         Ok(tx)
     }
 
-    /// A connection for a single statement that reads, which needs no snapshot: beginning and ending one would cost as
-    /// much as the statement, and two round trips to PostgreSQL.
+    /// A connection on which each statement reads what is stored when it begins: for a single one, and for those that
+    /// need no common snapshot. Beginning and ending one would cost as much as a statement, and two round trips to
+    /// PostgreSQL.
     pub async fn look(&self) -> Result<Tx, DbError> {
         let began = Instant::now();
         let (stopwatch, operation) = (Stopwatch::start(), DbOperation::BeginRead);
@@ -230,20 +231,20 @@ impl Db {
     }
 
     /// The client with this hash of its secret, or of its next secret. One that authenticated lately takes no query.
-    pub async fn client_by_secret(&self, secret: &Sha256Hash) -> Result<Option<Arc<KnownClient>>, DbError> {
+    pub async fn client_by_secret(&self, secret: &Sha256Hash) -> Result<Option<Authenticated>, DbError> {
         let Some(recent) = &self.followers().recent else {
-            return Ok(self.look().await?.client_by_secret(secret).await?.map(Arc::new));
+            return self.look().await?.client_by_secret(secret).await;
         };
         let began = match recent.find(secret) {
-            Ok(known) => return Ok(Some(known)),
+            Ok(known) => return Ok(Some(Authenticated { known, has_work: None })),
             Err(began) => began,
         };
-        let known = self.look().await?.client_by_secret(secret).await?.map(Arc::new);
+        let client = self.look().await?.client_by_secret(secret).await?;
         // A next secret is not remembered: its first use is a change.
-        if let Some(known) = known.as_ref().filter(|known| known.secret_sha256 == *secret) {
+        if let Some(Authenticated { known, .. }) = client.as_ref().filter(|of| of.known.secret_sha256 == *secret) {
             recent.remember(began, known);
         }
-        Ok(known)
+        Ok(client)
     }
 
     /// The file of a SQLite database.

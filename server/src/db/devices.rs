@@ -1,5 +1,7 @@
 //! What clients authenticate with: secrets, keys, and the CAs of populations.
 
+use std::sync::Arc;
+
 use tributary_protocol::device::{Attributes, Consent};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, Name, TokenId};
@@ -22,6 +24,21 @@ pub struct KnownClient {
     pub secret_at_ms: i64,
     /// The end of the newest certificate that it was given; none if it was given none.
     pub certificate_until_ms: Option<i64>,
+}
+
+/// A client that has just authenticated.
+#[derive(Clone, Debug)]
+pub struct Authenticated {
+    pub known: Arc<KnownClient>,
+    /// Whether it had an open assignment then; none where no query was needed.
+    pub has_work: Option<bool>,
+}
+
+#[derive(Debug, sqlx::FromRow)]
+struct AuthenticatedRow {
+    #[sqlx(flatten)]
+    known: KnownClient,
+    has_work: bool,
 }
 
 /// The CA of a population.
@@ -67,10 +84,15 @@ macro_rules! known_columns {
 
 impl Tx {
     /// The client with this hash of its secret, or of its next secret.
-    pub async fn client_by_secret(&mut self, secret: &Sha256Hash) -> Result<Option<KnownClient>, DbError> {
-        let sql =
-            concat!("select ", known_columns!(), " from clients where secret_sha256 = $1 or next_secret_sha256 = $1");
-        Ok(fetch!(self, KnownClient, fetch_optional, sql, secret.to_string()))
+    pub async fn client_by_secret(&mut self, secret: &Sha256Hash) -> Result<Option<Authenticated>, DbError> {
+        let sql = concat!(
+            "select ",
+            known_columns!(),
+            ", exists (select 1 from assignments where assignments.client = clients.id and state = 'assigned') \
+             as has_work from clients where secret_sha256 = $1 or next_secret_sha256 = $1"
+        );
+        let row = fetch!(self, AuthenticatedRow, fetch_optional, sql, secret.to_string());
+        Ok(row.map(|row| Authenticated { known: Arc::new(row.known), has_work: Some(row.has_work) }))
     }
 
     pub async fn known_client(&mut self, id: ClientId) -> Result<Option<KnownClient>, DbError> {

@@ -75,7 +75,7 @@ pub use clients::{ClientRow, ClientsList};
 pub use cluster::{Holder, TakeoverRow, renew_every_ms};
 pub use connect::Db;
 pub(crate) use connect::{sqlite_path, sqlite_schema};
-pub use devices::{CaRow, KnownClient, ReEnrolment};
+pub use devices::{Authenticated, CaRow, KnownClient, ReEnrolment};
 pub(crate) use downloads::Download;
 pub use error::DbError;
 pub use evaluations::EvaluationSummary;
@@ -87,6 +87,8 @@ pub use names::{MadeFor, UnknownForm, masked_key, model_file_key, model_key, tes
 pub use notices::NoticeRow;
 pub use orders::{OrderRow, PartFigures};
 pub use overview::{JobTotals, Measured};
+#[cfg(feature = "postgres")]
+pub(crate) use postgres::Connections as PostgresConnections;
 #[cfg(test)]
 pub(crate) use recent::BYTES_MAX as RECENT_CLIENTS_BYTES_MAX;
 pub use releases::{NewDifference, NewRelease, ReleaseRow, difference_key, release_key};

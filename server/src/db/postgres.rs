@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::DbError;
 use super::watched::Commit;
+use crate::runtime::entropy::random;
 use crate::runtime::lock::Locked;
 
 const CONNECTIONS_MAX: usize = 8;
@@ -46,6 +47,8 @@ struct Shared {
     places: Arc<Semaphore>,
     /// Longest wait for a connection.
     longest: Duration,
+    /// Begins each notification of these connections, so that their own listener knows them.
+    sender: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -80,7 +83,8 @@ pub(super) async fn open(url: &str, longest: Duration) -> Result<(Connections, P
         (error, _) => DbError::Unavailable(error),
     })?;
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let shared = Shared { options, idle: Mutex::default(), places, longest };
+    let sender = format!("{:016x}", u64::from_le_bytes(random())).into();
+    let shared = Shared { options, idle: Mutex::default(), places, longest, sender };
     Ok((Connections(Arc::new(shared)), pool))
 }
 
@@ -136,6 +140,12 @@ impl Connections {
         let begun = sqlx::raw_sql(statement).execute(&mut *tx).await;
         tx.answered(&begun);
         begun.map(|_| tx)
+    }
+
+    /// What a notification of another coordinator says; none for one of these connections.
+    pub(crate) fn of_others<'a>(&self, payload: &'a str) -> Option<&'a str> {
+        let (sender, news) = payload.split_once(' ')?;
+        (sender != &*self.0.sender).then_some(news)
     }
 
     /// Closes every connection, and waits for those in use.
@@ -209,6 +219,13 @@ impl Drop for PostgresTx {
             }
             drop(place);
         });
+    }
+}
+
+impl PostgresTx {
+    /// What its notifications begin with.
+    pub(super) fn sender(&self) -> Arc<str> {
+        Arc::clone(&self.shared.sender)
     }
 }
 

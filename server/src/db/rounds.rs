@@ -13,7 +13,7 @@ use tributary_protocol::traffic::Traffic;
 
 use super::measured::MeasuredRow;
 use super::traffic::TrafficRow;
-use super::tx::{Json, Text, execute, fetch, stored};
+use super::tx::{Json, Text, execute, fetch, insert_all, stored};
 use super::{DbError, Tx};
 use crate::metrics::Counted;
 
@@ -364,10 +364,12 @@ impl Tx {
         let (job, number) = (key.job.to_string(), i64::from(key.number));
         let (step_norm, diversity, effective_updates) = (*step_norm, *diversity, *effective_updates);
         execute!(self, sql, job.as_str(), key.task.as_str(), number, step_norm, diversity, effective_updates);
-        for (assignment, cosine) in cosines {
-            let sql = "update assignments set cosine = $2 where id = $1";
-            execute!(self, sql, assignment.to_string(), *cosine);
-        }
+        // Both engines name the columns of a list of values so.
+        let sql = "update assignments set cosine = listed.column2 from (";
+        let rest = ") as listed where assignments.id = listed.column1";
+        insert_all!(self, sql, cosines, rest, |values, (assignment, cosine)| {
+            values.push_bind(assignment.to_string()).push_bind(*cosine);
+        });
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! A transaction, and the macros that run one query text on either engine.
 
+use std::sync::Arc;
+
 use tributary_protocol::id::ClientId;
 
 use super::DbError;
@@ -65,6 +67,15 @@ impl Tx {
             Self::Sqlite(tx) => tx.forgets_downloads(client),
             #[cfg(feature = "postgres")]
             Self::Postgres(tx) => tx.forgets_downloads(client),
+        }
+    }
+
+    /// Who sends notifications: the handle of the database that began this transaction.
+    pub(super) fn sender(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Sqlite(_) => None,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(tx) => Some(tx.sender()),
         }
     }
 

@@ -133,24 +133,30 @@ pub async fn run(services: &Services, log: &SeatLog) {
 
 async fn write(services: &Services, batch: &[(ClientId, Change)]) -> Result<(), DbError> {
     let until_ms = services.clock.now_ms() + i64::from(WAIT_MS_MAX);
-    let mut tx = services.db.begin_losable().await?;
-    let mut has_arrival = false;
-    // Sorted by key, so that two coordinators never wait for each other's rows.
-    let mut batch: Vec<_> = batch.iter().collect();
-    batch.sort_unstable_by_key(|(client, _)| *client);
+    let (mut sat, mut stood): (Vec<(&Name, &Candidate)>, Vec<ClientId>) = Default::default();
     for (client, change) in batch {
         match change {
-            Change::Sat { population, candidate } => {
-                has_arrival = true;
-                tx.sit(candidate, population, &services.node, until_ms).await?;
-            }
-            Change::Stood => tx.stand_up(*client, &services.node).await?,
+            Change::Sat { population, candidate } => sat.push((population, candidate)),
+            Change::Stood => stood.push(*client),
         }
     }
-    if has_arrival {
-        tx.notify("sat").await?;
+    // Sorted by key, and apart, so that two coordinators never wait for each other's rows.
+    sat.sort_unstable_by_key(|(_, candidate)| candidate.client);
+    stood.sort_unstable();
+    if !stood.is_empty() {
+        let mut tx = services.db.begin_losable().await?;
+        for client in stood {
+            tx.stand_up(client, &services.node).await?;
+        }
+        tx.commit().await?;
     }
-    tx.commit().await
+    if !sat.is_empty() {
+        let mut tx = services.db.begin_losable().await?;
+        tx.sit(&services.node, &sat, until_ms).await?;
+        tx.notify("sat").await?;
+        tx.commit().await?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

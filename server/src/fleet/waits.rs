@@ -27,7 +27,7 @@ pub async fn waits_for(
     if wanted.jobs.is_empty() {
         return Ok(WaitsFor::Job);
     }
-    let mut tx = services.db.read().await?;
+    let mut tx = services.db.look().await?;
     let mut refusal = None;
     for job in &wanted.jobs {
         match of_job(services, fleet, &mut tx, job, candidate).await? {

@@ -70,7 +70,7 @@ pub(super) async fn commit_and_give(
 
 /// A round that has started, and its base model.
 async fn started(services: &Services, round: &RoundRow) -> Result<Option<(Arc<RoundRow>, Arc<ModelVersion>)>, DbError> {
-    let mut tx = services.db.read().await?;
+    let mut tx = services.db.look().await?;
     let model = tx.model(round.job, round.base_version).await?;
     let round = tx.round(round.key()).await?;
     Ok(round.zip(model).map(|(round, model)| (Arc::new(round), Arc::new(model))))

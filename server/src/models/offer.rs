@@ -16,13 +16,7 @@ use crate::services::Services;
 
 /// The work of a client that has just come, if it was drawn before.
 pub(crate) async fn look(services: &Services, client: &ClientRow) -> Result<Option<Assignment>, DbError> {
-    // Most clients have none: one statement needs no snapshot.
-    let has_work = services.db.look().await?.open_assignment(client.id).await?.is_some();
-    // The connection is given back by now: clients that held one and waited for another would stop each other.
-    match has_work {
-        true => open(services, &mut services.db.read().await?, client).await,
-        false => Ok(None),
-    }
+    open(services, &mut services.db.look().await?, client).await
 }
 
 /// The client's open assignment: a new one, or one whose answer was lost.
@@ -45,10 +39,10 @@ pub(crate) async fn open(services: &Services, tx: &mut Tx, client: &ClientRow) -
 /// The work that a client was drawn for.
 pub(crate) async fn given(services: &Services, client: &ClientRow, work: &Work) -> Result<Option<Assignment>, DbError> {
     let Some(spec) = services.specs.known(work.round.job) else {
-        return open(services, &mut services.db.read().await?, client).await;
+        return open(services, &mut services.db.look().await?, client).await;
     };
     let files = match needs_files(&spec) {
-        true => files_of(&mut services.db.read().await?, client, work, &spec).await?,
+        true => files_of(&mut services.db.look().await?, client, work, &spec).await?,
         false => Files::default(),
     };
     Ok(described(services, client, work, &spec, files))

@@ -16,7 +16,7 @@ use super::bearer::{bearer, bearer_text, unauthorized};
 use super::caller::Caller;
 use crate::api::problem::ApiError;
 use crate::app::App;
-use crate::db::{ClientRow, KnownClient, stored_hash};
+use crate::db::{Authenticated, ClientRow, KnownClient, stored_hash};
 use crate::devices::{ClientAuth, PresentedError, SECRET_RENEWED_AFTER_MS, signed_client};
 use crate::net::PeerCertificate;
 
@@ -30,6 +30,8 @@ pub(in crate::api) struct Identified(Arc<KnownClient>);
 pub(in crate::api) struct DueDevice {
     pub(in crate::api) client: Identified,
     pub(in crate::api) due: Due,
+    /// Whether it had work when it was identified; none where that is not known.
+    pub(in crate::api) has_work: Option<bool>,
 }
 
 /// Credentials that are to be replaced.
@@ -117,14 +119,16 @@ impl DueDevice {
         let (client, now_ms) = (Identified(Arc::new(known)), app.clock.now_ms());
         Caller::Client { id: client.id, number: client.number, population: client.population.clone() }.noted(parts);
         presented.require_valid(now_ms)?;
-        Ok(Self { client, due: Due { certificate: presented.is_due(now_ms), secret: false } })
+        let due = Due { certificate: presented.is_due(now_ms), secret: false };
+        Ok(Self { client, due, has_work: None })
     }
 
     async fn by_secret(parts: &Parts, app: &App) -> Result<Self, ApiError> {
         let secret = bearer(parts, SecretKind::Client, "a client's secret (enrol to get one)")?;
         let (hash, now_ms) = (stored_hash(&secret), app.clock.now_ms());
-        let known = app.db.client_by_secret(&hash).await?;
-        let known = known.ok_or_else(|| unauthorized("this client is not known; enrol again"))?;
+        let client = app.db.client_by_secret(&hash).await?;
+        let Authenticated { known, has_work } =
+            client.ok_or_else(|| unauthorized("this client is not known; enrol again"))?;
         let client = &known.client;
         Caller::Client { id: client.id, number: client.number, population: client.population.clone() }.noted(parts);
         let is_next = known.secret_sha256 != hash;
@@ -141,7 +145,7 @@ impl DueDevice {
             certificate: app.devices.client_auth.asks_for_certificates() && lacks_certificate,
             secret: !is_next && age_ms >= SECRET_RENEWED_AFTER_MS,
         };
-        Ok(Self { client: Identified(known), due })
+        Ok(Self { client: Identified(known), due, has_work })
     }
 }
 

@@ -28,7 +28,7 @@ use crate::models::offer;
 
 pub(super) async fn check_in(
     State(app): State<Arc<App>>,
-    DueDevice { client, due }: DueDevice,
+    DueDevice { client, due, has_work }: DueDevice,
     origin: Origin,
     Json(mut request): Json<CheckInRequest>,
 ) -> Answer<Json<CheckInReply>> {
@@ -63,10 +63,8 @@ pub(super) async fn check_in(
     drop(origin);
     let _held = app.guard.hold(address).ok_or_else(too_many_held)?;
     let held = HeldCheckIn::enter(&app, &app.fleet, &client, request);
-    // A client that does not wait is looked up once, below.
-    if held.waits()
-        && let Some(assignment) = Box::pin(offer::look(&app, &client)).await?
-    {
+    let waits = held.waits();
+    if waits && let Some(assignment) = Box::pin(offer::look(&app, &client)).await? {
         return answer(assigned(&app, &client, assignment));
     }
     app.signals.client_waits(&client.population, held.places());
@@ -80,7 +78,9 @@ pub(super) async fn check_in(
         Some(Call::Replaced) => app.guard.replaced(),
         Some(Call::Look) | None => {}
     }
-    answer(Box::pin(after_wait(&app, &client, &waited)).await?)
+    // A client that does not wait is looked up once: here, or when it was identified.
+    let may_have_work = waits || waited.call.is_some() || has_work != Some(false);
+    answer(Box::pin(after_wait(&app, &client, &waited, may_have_work)).await?)
 }
 
 pub(super) fn too_many_held() -> ApiError {
@@ -94,9 +94,15 @@ fn assigned(app: &App, client: &ClientRow, assignment: Assignment) -> CheckInRes
 }
 
 /// The answer after a wait that ended without work.
-async fn after_wait(app: &App, client: &ClientRow, waited: &Waited) -> Result<CheckInResponse, DbError> {
+async fn after_wait(
+    app: &App,
+    client: &ClientRow,
+    waited: &Waited,
+    may_have_work: bool,
+) -> Result<CheckInResponse, DbError> {
     let changes = app.signals.changes();
-    if !waited.is_stopping
+    if may_have_work
+        && !waited.is_stopping
         && let Some(assignment) = offer::look(app, client).await?
     {
         return Ok(assigned(app, client, assignment));

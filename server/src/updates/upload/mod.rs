@@ -136,7 +136,8 @@ struct Target {
 
 impl Target {
     async fn find(services: &Services, client: ClientId, id: AssignmentId, form: Form) -> Result<Self, UploadRefusal> {
-        let mut tx = services.db.read().await?;
+        // What has changed by the time at which the update is complete is found when it is accepted.
+        let mut tx = services.db.look().await?;
         let (assignment, round) = assignments::find(&mut tx, client, id, Some(Task::Train)).await?;
         let spec = services.spec(&mut tx, round.job).await?;
         let mut spec = spec.ok_or_else(|| Refusal::NotFound(round.job.to_string()))?;

@@ -9,19 +9,19 @@ use super::stored::{client_id, name, population, secret, store_client, token};
 pub(super) async fn a_next_secret_replaces_the_old_one_when_it_is_used(db: &Db) {
     population(db).await;
     let mut tx = db.begin().await.unwrap();
-    let known = tx.client_by_secret(&secret(1)).await.unwrap().unwrap();
+    let known = tx.client_by_secret(&secret(1)).await.unwrap().unwrap().known;
     assert_eq!((known.client.id, known.secret_sha256, known.secret_at_ms), (client_id(1), secret(1), 20));
     tx.set_next_secret(client_id(1), &secret(50)).await.unwrap();
     tx.set_next_secret(client_id(1), &secret(51)).await.unwrap();
     assert!(tx.client_by_secret(&secret(50)).await.unwrap().is_none(), "another one took its place");
     for hash in [secret(1), secret(51)] {
-        assert_eq!(tx.client_by_secret(&hash).await.unwrap().unwrap().client.id, client_id(1));
+        assert_eq!(tx.client_by_secret(&hash).await.unwrap().unwrap().known.client.id, client_id(1));
     }
     assert!(!tx.use_next_secret(client_id(2), &secret(51), 70).await.unwrap(), "it is another client's");
     assert!(tx.use_next_secret(client_id(1), &secret(51), 70).await.unwrap());
     assert!(!tx.use_next_secret(client_id(1), &secret(51), 80).await.unwrap(), "it is in use");
     assert!(tx.client_by_secret(&secret(1)).await.unwrap().is_none());
-    let known = tx.client_by_secret(&secret(51)).await.unwrap().unwrap();
+    let known = tx.client_by_secret(&secret(51)).await.unwrap().unwrap().known;
     assert_eq!((known.secret_sha256, known.secret_at_ms), (secret(51), 70));
     assert_eq!(tx.known_client(client_id(2)).await.unwrap().unwrap().secret_sha256, secret(2));
     assert!(tx.known_client(client_id(50)).await.unwrap().is_none());
@@ -70,7 +70,7 @@ pub(super) async fn a_client_that_enrols_again_keeps_its_id_unless_it_is_revoked
     for hash in [secret(9), secret(52)] {
         assert!(tx.client_by_secret(&hash).await.unwrap().is_none());
     }
-    let known = tx.client_by_secret(&secret(53)).await.unwrap().unwrap();
+    let known = tx.client_by_secret(&secret(53)).await.unwrap().unwrap().known;
     assert_eq!((known.client.id, known.client.number, known.secret_at_ms), (client_id(9), 4, 99));
     assert_eq!((&known.client.attributes.0, &known.client.granted.0), (&attributes, &attributes));
     tx.change_standing(client_id(9), Standing::Revoked, None, 100).await.unwrap();

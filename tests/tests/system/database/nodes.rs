@@ -74,7 +74,10 @@ pub(super) async fn a_lease_has_one_holder_until_it_expires(db: &Db) {
     tx.node_seen(&b, "0.1.0", 0, 0, 10).await.unwrap();
     tx.node_leaves(&b).await.unwrap();
     assert!(tx.leases().await.unwrap().is_empty() && tx.nodes("", 10, 35).await.unwrap().is_empty());
-    assert!(tx.take_lease(job_id(1), &a, 151, 251).await.unwrap(), "at once, for it was given back");
+    assert_eq!(tx.holder(job_id(1)).await.unwrap(), None, "it was given up");
+    assert_eq!(tx.renew_leases(&b, 400).await.unwrap(), []);
+    assert!(tx.take_lease(job_id(1), &a, 151, 251).await.unwrap(), "at once, for it was given up");
+    assert_eq!(held(tx.leases().await.unwrap()), [(a, job_id(1), 3, 251)], "no takeover has the token of another");
 }
 
 pub(super) async fn held_clients_are_seen_by_every_node(db: &Db) {
@@ -84,23 +87,23 @@ pub(super) async fn held_clients_are_seen_by_every_node(db: &Db) {
     for node in [&a, &b] {
         tx.node_seen(node, "0.1.0", 0, 100, 10).await.unwrap();
     }
-    tx.sit(&candidate(1), &name("people"), &a, 100).await.unwrap();
-    tx.sit(&candidate(2), &name("people"), &b, 200).await.unwrap();
+    tx.sit(&a, &[(&name("people"), &candidate(1))], 100).await.unwrap();
+    tx.sit(&b, &[(&name("people"), &candidate(2))], 200).await.unwrap();
     let mut seated = tx.seated(&name("people"), 99).await.unwrap();
     seated.sort_by_key(|candidate| candidate.number);
     assert_eq!(seated, [candidate(1), candidate(2)]);
     assert_eq!(tx.seated(&name("people"), 100).await.unwrap(), [candidate(2)], "its time is up");
     assert!(tx.seated(&name("others"), 0).await.unwrap().is_empty());
 
-    tx.sit(&candidate(1), &name("people"), &b, 300).await.unwrap();
+    tx.sit(&b, &[(&name("people"), &candidate(1))], 300).await.unwrap();
     tx.stand_up(client_id(1), &a).await.unwrap();
     assert_eq!(tx.seated(&name("people"), 250).await.unwrap(), [candidate(1)], "it sits elsewhere by now");
     tx.stand_up(client_id(1), &b).await.unwrap();
     tx.stand_up_everywhere(&[client_id(2)]).await.unwrap();
     assert!(tx.seated(&name("people"), 0).await.unwrap().is_empty());
 
-    tx.sit(&candidate(1), &name("people"), &a, 300).await.unwrap();
-    tx.sit(&candidate(2), &name("people"), &b, 300).await.unwrap();
+    tx.sit(&a, &[(&name("people"), &candidate(1))], 300).await.unwrap();
+    tx.sit(&b, &[(&name("people"), &candidate(2))], 300).await.unwrap();
     tx.node_leaves(&a).await.unwrap();
     assert_eq!(tx.seated(&name("people"), 0).await.unwrap(), [candidate(2)]);
     tx.forget_nodes(0, 101).await.unwrap();
