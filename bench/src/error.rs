@@ -36,6 +36,8 @@ pub(crate) enum BenchError {
     /// What a soak found.
     #[error("broken promises: {0}")]
     Promises(String),
+    #[error("stopped by a signal")]
+    Stopped,
     #[error("{command}: {status}")]
     Ended { command: String, status: ExitStatus },
     #[error("{command} printed no {place}")]

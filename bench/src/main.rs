@@ -67,8 +67,8 @@ enum BenchCommand {
     Ring(ring::RingArgs),
     /// A release that reaches a fleet step by step: who has it, bytes, and the rate of questions.
     Rollout(rollout::RolloutArgs),
-    /// A fleet with a daily rhythm on a network with faults, with a failover and an upgrade in each simulated day. Fails
-    /// if a promise is broken.
+    /// A fleet with a daily rhythm on a network with faults, with a failover and an upgrade in each simulated day.
+    /// Fails if a promise is broken.
     Soak(soak::SoakArgs),
     /// Bits per parameter, error and speed of update codecs, in this process.
     Codec(codec::CodecArgs),

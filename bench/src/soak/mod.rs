@@ -51,6 +51,7 @@ use tally::{Count, Tally};
 use tributary::api::{Api, JobChange};
 use tributary::error::CliError;
 use tributary::output::Output;
+use tributary::serve::stop_signal;
 
 /// Connections beside those of devices: probes, and the operator.
 const OTHER_CONNECTIONS: u32 = 64;
@@ -124,7 +125,15 @@ struct Measured {
     samples: Vec<Sample>,
 }
 
+/// A signal ends it, and the coordinators with it.
 pub(crate) async fn run(args: &SoakArgs, output: &Output) -> Result<(), CliError> {
+    tokio::select! {
+        played = play(args, output) => played,
+        () = stop_signal() => Err(BenchError::Stopped.into()),
+    }
+}
+
+async fn play(args: &SoakArgs, output: &Output) -> Result<(), CliError> {
     raise_open_files();
     let folder = tempfile::tempdir().map_err(CliError::file("create", std::env::temp_dir()))?;
     let database = database_of(args.database.as_ref(), folder.path());

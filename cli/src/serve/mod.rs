@@ -64,7 +64,7 @@ pub fn variables() -> Vec<String> {
 }
 
 /// Returns at Ctrl-C and, on Unix, at SIGTERM.
-async fn stop_signal() {
+pub async fn stop_signal() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

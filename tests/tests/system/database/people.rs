@@ -211,9 +211,9 @@ pub(super) async fn clients_are_numbered_and_known_by_their_secret(db: &Db) {
     let other = token(101, Some("others"), None);
     tx.insert_token(&other, &secret(101)).await.unwrap();
     store_client(&mut tx, 9, "others", &other).await;
-    let known = tx.client_by_secret(&secret(2)).await.unwrap().unwrap().client;
+    let known = tx.client_by_secret(&secret(2)).await.unwrap().unwrap().known.client.clone();
     assert_eq!((known.id, known.number, known.population.as_str()), (client_id(2), 2, "people"));
-    let first = tx.client_by_secret(&secret(9)).await.unwrap().unwrap().client;
+    let first = tx.client_by_secret(&secret(9)).await.unwrap().unwrap().known.client.clone();
     assert_eq!(first.number, 1, "each population counts for itself");
     assert!(tx.client_by_secret(&secret(50)).await.unwrap().is_none());
     assert_eq!(tx.population(&name("people")).await.unwrap().unwrap().clients, 3);
@@ -230,10 +230,10 @@ pub(super) async fn a_client_is_what_it_said_last(db: &Db) {
     let software = Software { kind: kotlin.clone(), version, abilities };
     tx.client_seen(client_id(1), &said, &software, (1 << 40, &[name("typing")]), 77).await.unwrap();
     assert_eq!(tx.client(client_id(1)).await.unwrap().unwrap().sdk, kotlin);
-    let known = tx.client_by_secret(&secret(1)).await.unwrap().unwrap().client;
+    let known = tx.client_by_secret(&secret(1)).await.unwrap().unwrap().known.client.clone();
     assert_eq!((&known.attributes.0, known.examples, known.last_seen_at_ms), (&said, 1 << 40, 77));
     assert_eq!((known.created_at_ms, known.software()), (20, software.clone()));
-    let other = tx.client_by_secret(&secret(2)).await.unwrap().unwrap().client;
+    let other = tx.client_by_secret(&secret(2)).await.unwrap().unwrap().known.client.clone();
     assert_eq!((other.examples, other.last_seen_at_ms, other.software()), (0, 20, Software::default()));
     let counted = tx.software(&name("people")).await.unwrap();
     assert_eq!(counted, [(Software::default(), 2), (software, 1)], "of three clients, one has told");
