@@ -269,9 +269,11 @@ impl Tx {
         Ok(())
     }
 
-    /// Deletes the seat of a client at this node.
-    pub async fn stand_up(&mut self, client: ClientId, node: &Name) -> Result<(), DbError> {
-        execute!(self, "delete from seats where client = $1 and node = $2", client.to_string(), node.as_str());
+    /// Deletes the seats of these clients at this node.
+    pub async fn stand_up(&mut self, node: &Name, clients: &[ClientId]) -> Result<(), DbError> {
+        insert_all!(self, "delete from seats where (client, node) in (", clients, ")", |values, client| {
+            values.push_bind(client.to_string()).push_bind(node.as_str());
+        });
         Ok(())
     }
 

@@ -24,10 +24,14 @@ use crate::runtime::lock::Locked;
 use lobby::Lobby;
 use rate::Rate;
 use seats::SeatLog;
+use waits::Seated;
 use wanted::Wants;
 
 /// How long the size of a population is used again, in milliseconds.
 const SIZES_KEPT_MS: i64 = 1_000;
+
+/// How long seats are used again to tell clients what they wait for, in milliseconds.
+const SEATS_KEPT_MS: i64 = 1_000;
 
 /// The size of a population.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +56,7 @@ pub struct Fleet {
     /// minutes.
     pub sizes: Kept<Name, Size>,
     pub wants: Wants,
+    seated: Kept<Name, Seated>,
     /// Draws the retry delays.
     delays: Mutex<Stream>,
 }
@@ -67,6 +72,7 @@ impl Fleet {
             pace,
             sizes: Kept::new(SIZES_KEPT_MS),
             wants: Wants::default(),
+            seated: Kept::new(SEATS_KEPT_MS),
             delays: Mutex::new(entropy::seed().stream()),
         }
     }

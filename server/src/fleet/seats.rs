@@ -145,9 +145,7 @@ async fn write(services: &Services, batch: &[(ClientId, Change)]) -> Result<(), 
     stood.sort_unstable();
     if !stood.is_empty() {
         let mut tx = services.db.begin_losable().await?;
-        for client in stood {
-            tx.stand_up(client, &services.node).await?;
-        }
+        tx.stand_up(&services.node, &stood).await?;
         tx.commit().await?;
     }
     if !sat.is_empty() {

@@ -43,6 +43,17 @@ impl Waiting {
             return Ok(Self::default());
         }
         let candidates = present(services, fleet, tx, &spec.file.population).await?;
+        Self::of(services, candidates, tx, spec, rounds).await
+    }
+
+    /// Reads what the rules need of these clients.
+    pub(super) async fn of(
+        services: &Services,
+        candidates: Vec<Arc<Candidate>>,
+        tx: &mut Tx,
+        spec: &JobSpec,
+        rounds: &[RoundRow],
+    ) -> Result<Self, DbError> {
         let mut barred = barred(tx, spec, rounds, &candidates).await?;
         if !candidates.is_empty() {
             barred.extend(counted_enough(tx, spec, rounds).await?);
@@ -95,13 +106,22 @@ pub async fn present(
     tx: &mut Tx,
     population: &Name,
 ) -> Result<Vec<Arc<Candidate>>, DbError> {
-    let mut candidates = fleet.lobby.candidates(population);
-    if fleet.seats.is_some() {
-        candidates.extend(tx.seated(population, services.clock.now_ms()).await?.into_iter().map(Arc::new));
-        candidates.sort_by_key(|candidate| candidate.client);
-        candidates.dedup_by_key(|candidate| candidate.client);
-    }
-    Ok(candidates)
+    let here = fleet.lobby.candidates(population);
+    Ok(match fleet.seats {
+        Some(_) => together(here, tx.seated(population, services.clock.now_ms()).await?.into_iter().map(Arc::new)),
+        None => here,
+    })
+}
+
+/// The waiting clients of this coordinator and those with a seat at any, each once.
+pub(super) fn together(
+    mut here: Vec<Arc<Candidate>>,
+    seated: impl IntoIterator<Item = Arc<Candidate>>,
+) -> Vec<Arc<Candidate>> {
+    here.extend(seated);
+    here.sort_by_key(|candidate| candidate.client);
+    here.dedup_by_key(|candidate| candidate.client);
+    here
 }
 
 /// The last training round of clients that trained recently; read only when the job's rules ask for it.

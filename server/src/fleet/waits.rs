@@ -8,7 +8,7 @@ use tributary_protocol::id::Name;
 use tributary_protocol::state::Task;
 
 use super::Fleet;
-use super::waiting::Waiting;
+use super::waiting::{Waiting, together};
 use super::wanted::{Wanted, WantedJob};
 use crate::db::{DbError, RoundRow, Tx};
 use crate::services::Services;
@@ -16,6 +16,13 @@ use crate::services::Services;
 /// Waiting clients up to which each is told what it waits for. Counting takes time in proportion to their number, and
 /// in a larger fleet nobody looks at a single client's terminal.
 pub const EXPLAINED_CLIENTS_MAX: usize = 200;
+
+/// The seats of a population, with the number of changes before they were read.
+#[derive(Clone, Debug)]
+pub(super) struct Seated {
+    changes: u64,
+    seats: Arc<[Arc<Candidate>]>,
+}
 
 /// What a client waits for that has waited without getting work. The first job that would admit it decides.
 pub async fn waits_for(
@@ -46,7 +53,11 @@ async fn of_job(
     candidate: &Arc<Candidate>,
 ) -> Result<WaitsFor, DbError> {
     let job = spec.file.name.clone();
-    let waiting = Waiting::read(services, fleet, tx, spec, selecting).await?.including(candidate);
+    let candidates = match selecting.iter().any(RoundRow::draws) {
+        true => present(services, fleet, tx, &spec.file.population).await?,
+        false => Vec::new(),
+    };
+    let waiting = Waiting::of(services, candidates, tx, spec, selecting).await?.including(candidate);
     let mut refusal = None;
     for round in selecting {
         match waiting.admits(candidate, spec, round) {
@@ -64,6 +75,30 @@ async fn of_job(
         Some(reason) => WaitsFor::Admission { job, reason },
         None => WaitsFor::NextRound { job },
     })
+}
+
+/// The waiting clients. Seats are those of the last change, at most a second ago: where few clients wait, each of them
+/// asks.
+async fn present(
+    services: &Services,
+    fleet: &Fleet,
+    tx: &mut Tx,
+    population: &Name,
+) -> Result<Vec<Arc<Candidate>>, DbError> {
+    let here = fleet.lobby.candidates(population);
+    if fleet.seats.is_none() {
+        return Ok(here);
+    }
+    let (changes, now_ms) = (services.signals.changes(), services.clock.now_ms());
+    let seats = match fleet.seated.get(population, now_ms).filter(|seated| seated.changes == changes) {
+        Some(Seated { seats, .. }) => seats,
+        None => {
+            let seats: Arc<[_]> = tx.seated(population, now_ms).await?.into_iter().map(Arc::new).collect();
+            fleet.seated.keep(population.clone(), Seated { changes, seats: Arc::clone(&seats) }, now_ms);
+            seats
+        }
+    };
+    Ok(together(here, seats.iter().cloned()))
 }
 
 fn clients(services: &Services, job: Name, round: &RoundRow, available: u32) -> WaitsFor {

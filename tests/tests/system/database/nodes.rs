@@ -96,9 +96,9 @@ pub(super) async fn held_clients_are_seen_by_every_node(db: &Db) {
     assert!(tx.seated(&name("others"), 0).await.unwrap().is_empty());
 
     tx.sit(&b, &[(&name("people"), &candidate(1))], 300).await.unwrap();
-    tx.stand_up(client_id(1), &a).await.unwrap();
+    tx.stand_up(&a, &[client_id(1)]).await.unwrap();
     assert_eq!(tx.seated(&name("people"), 250).await.unwrap(), [candidate(1)], "it sits elsewhere by now");
-    tx.stand_up(client_id(1), &b).await.unwrap();
+    tx.stand_up(&b, &[client_id(1)]).await.unwrap();
     tx.stand_up_everywhere(&[client_id(2)]).await.unwrap();
     assert!(tx.seated(&name("people"), 0).await.unwrap().is_empty());
 
