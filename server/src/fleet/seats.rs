@@ -1,9 +1,9 @@
 //! Seats: which coordinator holds which waiting client, so that the driver of a job can draw clients of all
 //! coordinators.
 //!
-//! Seats are written asynchronously, in batches: changes during one transaction are the batch of the next. A client
-//! whose seat is not written yet waits a little longer. A client whose seat is stale finds its assignment at its next
-//! check-in.
+//! Seats are written asynchronously, in batches: changes during a moment are the batch that follows. A client that gets
+//! work at once, as most do where rounds are open, has no seat written. A client whose seat is not written yet waits a
+//! little longer for other coordinators. A client whose seat is stale finds its assignment at its next check-in.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -13,10 +13,14 @@ use tributary_protocol::device::WAIT_MS_MAX;
 use tributary_protocol::id::{ClientId, Name};
 
 use crate::db::DbError;
+use crate::runtime::clock::Clock;
 use crate::runtime::lock::Locked;
 use crate::services::Services;
 use tributary_engine::round::Candidate;
 
+/// How long changes are gathered, in milliseconds: longer than an open round takes to draw a client, and much less than a
+/// client waits otherwise.
+const GATHERED_MS: i64 = 50;
 /// Pause in milliseconds after a batch that could not be written.
 const RETRY_MS: i64 = 1_000;
 /// Most seats in one transaction.
@@ -112,6 +116,13 @@ pub async fn run(services: &Services, log: &SeatLog) {
         tokio::select! {
             () = services.stopping.cancelled() => return,
             () = log.rung.notified() => {}
+        }
+        // A manual clock would gather until its test moves it.
+        if matches!(services.clock, Clock::System) {
+            tokio::select! {
+                () = services.stopping.cancelled() => return,
+                () = services.clock.sleep_until(services.clock.now_ms() + GATHERED_MS) => {}
+            }
         }
         loop {
             let batch = log.take();

@@ -64,7 +64,11 @@ pub(super) async fn check_in(
     let _held = app.guard.hold(address).ok_or_else(too_many_held)?;
     let held = HeldCheckIn::enter(&app, &app.fleet, &client, request);
     let waits = held.waits();
-    if waits && let Some(assignment) = Box::pin(offer::look(&app, &client)).await? {
+    // One that was looked up when it was identified, and was drawn since then, is called within a second.
+    if waits
+        && has_work != Some(false)
+        && let Some(assignment) = Box::pin(offer::look(&app, &client)).await?
+    {
         return answer(assigned(&app, &client, assignment));
     }
     app.signals.client_waits(&client.population, held.places());
