@@ -118,7 +118,7 @@ pub fn health(facts: &HealthFacts<'_>, now_ms: i64) -> Vec<Health> {
         not_measured(facts),
         class_shut_out(facts),
         now(many_are_unable(facts.unable.as_ref())),
-        now(facts.other_tables.filter(|_| lacks_clients(facts)).and_then(tables_differ)),
+        now(facts.other_tables.as_ref().filter(|_| lacks_clients(facts)).and_then(tables_differ)),
         now(loss_rises(facts)),
         now(evaluators_wanted(facts)),
         now(clients_wanted(facts)),
@@ -318,6 +318,8 @@ fn fine(facts: &HealthFacts<'_>) -> Health {
 
 #[cfg(test)]
 mod tests {
+    use tributary_protocol::id::ClientId;
+
     use super::*;
 
     fn running() -> HealthFacts<'static> {
@@ -378,13 +380,15 @@ mod tests {
 
     #[test]
     fn tables_of_other_jobs_matter_to_a_round_that_lacks_clients() {
-        let other_tables = Some(OtherTables { clients: 3, of: 8 });
+        let other_tables = Some(OtherTables { clients: vec![ClientId::from_random([1; 16])], of: 8 });
         let told = |available| {
+            let other_tables = other_tables.clone();
             let facts = HealthFacts { other_tables, selecting: Some(selecting(available)), ..running() };
             health(&facts, 0).iter().any(|line| line.kind == HealthKind::OtherTables)
         };
         assert!(told(4) && !told(5));
-        assert_eq!(health(&HealthFacts { other_tables, ..running() }, 0)[0].kind, HealthKind::Fine);
+        let facts = HealthFacts { other_tables: other_tables.clone(), ..running() };
+        assert_eq!(health(&facts, 0)[0].kind, HealthKind::Fine);
     }
 
     #[test]

@@ -129,7 +129,7 @@ pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> 
     }
     let unable = unable(&mut tx, population, spec.needs.of(Task::Train)).await?.map(|unable| unable.text);
     let lacking = without_set(&mut tx, &spec.file).await?;
-    let tables = other_tables(app, &mut tx, &spec).await?.text();
+    let tables = other_tables(app, &mut tx, &spec).await?.named();
     let layers = match &spec.file.model.spec {
         ModelSpec::Layers(model) => model.table().map_err(|error| invalid(&JobFileError::from(error).into()))?,
         ModelSpec::Parameters(_) => Vec::new(),

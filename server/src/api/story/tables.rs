@@ -12,6 +12,6 @@ use crate::fleet::waiting::present;
 pub(in crate::api) async fn other_tables(app: &App, tx: &mut Tx, spec: &JobSpec) -> Result<OtherTables, DbError> {
     let waiting = present(app, &app.fleet, tx, &spec.file.population).await?;
     let (data, asks) = (spec.file.data.as_ref(), spec.file.analysis.is_some());
-    let clients = waiting.iter().filter(|candidate| !asks && candidate.has_other_table(data, spec.schema)).count();
-    Ok(OtherTables { clients: clients as u64, of: waiting.len() as u64 })
+    let others = waiting.iter().filter(|candidate| !asks && candidate.has_other_table(data, spec.schema));
+    Ok(OtherTables { clients: others.map(|candidate| candidate.client).collect(), of: waiting.len() })
 }

@@ -134,7 +134,8 @@ async fn the_check_and_the_health_of_a_job_count_who_has_another_table() {
     world.pass_ms(20_000).await;
     let counted = "1 of 2 waiting clients have a table with other columns or classes than this job, and no round draws \
                    them";
-    assert_eq!(said(&world).await, (Some(counted.to_owned()), Some(counted.to_owned())));
+    let named = format!("{counted}: {}", other.id);
+    assert_eq!(said(&world).await, (Some(named), Some(counted.to_owned())));
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
