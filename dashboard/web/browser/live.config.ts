@@ -6,7 +6,7 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   root: fileURLToPath(new URL("..", import.meta.url)),
   test: {
-    include: ["browser/{flow,filing,look,times,restart,access,join,gpu}.test.ts"],
+    include: ["browser/{flow,filing,look,pictures,times,restart,access,join,gpu}.test.ts"],
     globalSetup: ["browser/live.ts"],
     testTimeout: 240_000,
     hookTimeout: 120_000,
