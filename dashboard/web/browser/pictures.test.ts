@@ -5,7 +5,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
 import { expect, it } from "vitest";
-import type { Overview, Page as Listed, Round } from "../src/api/types";
+import type { Page as Listed, Overview, Round } from "../src/api/types";
 import { launch, open } from "./chromium";
 import { target } from "./target";
 
