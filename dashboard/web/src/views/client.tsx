@@ -13,6 +13,7 @@ import { jobName } from "../ui/names";
 import { useNarrow } from "../ui/narrow";
 import { Ago, Attributes, Confirm, Empty, Hint, NotAvailable, Panel, Pending, Stat, Stats, When } from "../ui/parts";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
+import { ClientCurves } from "./client-curves";
 import { DropRate, Seen } from "./clients";
 import { Shape } from "./job-sessions";
 
@@ -134,6 +135,7 @@ export function ClientView({ id }: { id: string }) {
           </Panel>
         </>
       )}
+      {history.data && <ClientCurves history={history.data.items} />}
       {!client.error?.missing && (
         <Panel title="History" hint="newest first">
           {history.data ? (
