@@ -135,8 +135,8 @@ macro_rules! fetch {
 }
 
 /// Runs a statement for rows, several with each: `insert_all!(tx, "insert into t (a, b) ", rows, |values, row| { .. })`
-/// binds the values of each row. A text may stand behind the rows. A statement costs two thread switches on SQLite and a
-/// round trip on PostgreSQL, whatever the number of its rows.
+/// binds the values of each row. A text may stand behind the rows. A statement costs two thread switches on SQLite and
+/// a round trip on PostgreSQL, whatever the number of its rows.
 macro_rules! insert_all {
     ($tx:expr, $sql:expr, $rows:expr, |$values:ident, $row:pat_param| $bind:block) => {
         $crate::db::tx::insert_all!($tx, $sql, $rows, "", |$values, $row| $bind)

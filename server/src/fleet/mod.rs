@@ -23,8 +23,7 @@ use crate::runtime::kept::Kept;
 use crate::runtime::lock::Locked;
 use lobby::Lobby;
 use rate::Rate;
-use seats::SeatLog;
-use waits::Seated;
+use seats::{SeatLog, Seated};
 use wanted::Wants;
 
 /// How long the size of a population is used again, in milliseconds.

@@ -18,8 +18,8 @@ use crate::runtime::lock::Locked;
 use crate::services::Services;
 use tributary_engine::round::Candidate;
 
-/// How long changes are gathered, in milliseconds: longer than an open round takes to draw a client, and much less than a
-/// client waits otherwise.
+/// How long changes are gathered, in milliseconds: longer than an open round takes to draw a client, and much less than
+/// a client waits otherwise.
 const GATHERED_MS: i64 = 50;
 /// Pause in milliseconds after a batch that could not be written.
 const RETRY_MS: i64 = 1_000;
@@ -46,6 +46,13 @@ struct LogState {
 enum Change {
     Sat { population: Name, candidate: Arc<Candidate> },
     Stood,
+}
+
+/// The seats of a population, with the number of changes before they were read.
+#[derive(Clone, Debug)]
+pub(super) struct Seated {
+    pub(super) changes: u64,
+    pub(super) seats: Arc<[Arc<Candidate>]>,
 }
 
 /// A seat of a waiting client; dropping it records that the client no longer waits.

@@ -8,6 +8,7 @@ use tributary_protocol::id::Name;
 use tributary_protocol::state::Task;
 
 use super::Fleet;
+use super::seats::Seated;
 use super::waiting::{Waiting, together};
 use super::wanted::{Wanted, WantedJob};
 use crate::db::{DbError, RoundRow, Tx};
@@ -16,13 +17,6 @@ use crate::services::Services;
 /// Waiting clients up to which each is told what it waits for. Counting takes time in proportion to their number, and
 /// in a larger fleet nobody looks at a single client's terminal.
 pub const EXPLAINED_CLIENTS_MAX: usize = 200;
-
-/// The seats of a population, with the number of changes before they were read.
-#[derive(Clone, Debug)]
-pub(super) struct Seated {
-    changes: u64,
-    seats: Arc<[Arc<Candidate>]>,
-}
 
 /// What a client waits for that has waited without getting work. The first job that would admit it decides.
 pub async fn waits_for(
