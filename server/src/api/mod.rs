@@ -5,6 +5,7 @@ mod bodies;
 mod cors;
 mod device;
 mod docs;
+mod examples;
 mod extract;
 mod models;
 mod observe;

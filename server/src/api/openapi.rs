@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId, Name, ReleaseId, TokenId};
 use tributary_protocol::problem::{CONTENT_TYPE, Problem, ProblemType};
 use tributary_protocol::state::Role;
@@ -20,11 +21,14 @@ use utoipa::openapi::security::{
 };
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
-    ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, PathItem, RefOr, Required, Response, ResponseBuilder,
+    Content, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, PathItem, RefOr, Required, Response, ResponseBuilder,
 };
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
+use super::examples::{self, Example};
+
 pub(super) const BYTES: &str = "application/octet-stream";
+const JSON: &str = "application/json";
 /// The security scheme of a browser's session.
 const SESSION: &str = "session";
 
@@ -129,7 +133,7 @@ impl Call {
     }
 
     pub(super) fn takes<T: ToSchema>(self) -> Self {
-        self.takes_also::<T>("application/json")
+        self.takes_also::<T>(JSON)
     }
 
     /// Adds another media type of the request body; the only one after no [`Self::takes`].
@@ -205,17 +209,28 @@ impl Call {
     }
 
     fn operation(self, tag: &str, bearer: Bearer) -> Operation {
+        let Example { request, answer } = examples::of(self.id);
         let mut operation = OperationBuilder::new()
             .tag(tag)
             .operation_id(Some(self.id))
             .summary(Some(self.summary))
             .parameters(Some(self.parameters))
-            .request_body(self.body)
+            .request_body(self.body.map(|mut body| {
+                shows(body.content.get_mut(JSON), request);
+                body
+            }))
             .securities(Some(security(bearer, self.role)));
-        for (status, response) in self.responses {
+        for (status, mut response) in self.responses {
+            shows(response.content.get_mut(JSON), answer.clone().filter(|_| status.starts_with('2')));
             operation = operation.response(status, response);
         }
         operation.response("default", problem()).build()
+    }
+}
+
+fn shows(content: Option<&mut RefOr<Content>>, example: Option<Value>) {
+    if let Some(RefOr::T(content)) = content {
+        content.example = example;
     }
 }
 

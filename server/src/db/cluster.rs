@@ -240,7 +240,8 @@ impl Tx {
         Ok(fetch!(self, TakeoverRow, fetch_optional, sql, job.to_string(), from_ms, until_ms))
     }
 
-    /// Records that a node holds these clients of these populations until `until_ms`.
+    /// Records that a node holds these clients of these populations until `until_ms`. They come in the order of their
+    /// ids.
     pub async fn sit(&mut self, node: &Name, seats: &[(&Name, &Candidate)], until_ms: i64) -> Result<(), DbError> {
         let mut rows = Vec::with_capacity(seats.len());
         for (population, candidate) in seats {
@@ -271,6 +272,7 @@ impl Tx {
 
     /// Deletes the seats of these clients at this node.
     pub async fn stand_up(&mut self, node: &Name, clients: &[ClientId]) -> Result<(), DbError> {
+        self.lock_seats(clients).await?;
         insert_all!(self, "delete from seats where (client, node) in (", clients, ")", |values, client| {
             values.push_bind(client.to_string()).push_bind(node.as_str());
         });
@@ -279,9 +281,19 @@ impl Tx {
 
     /// Deletes the seats of these clients, whichever nodes hold them.
     pub async fn stand_up_everywhere(&mut self, clients: &[ClientId]) -> Result<(), DbError> {
+        self.lock_seats(clients).await?;
         let ids: Vec<String> = clients.iter().map(ClientId::to_string).collect();
         let _: Vec<(String,)> =
             fetch_in!(self, (String,), "delete from seats where client in ", &ids, " returning client");
+        Ok(())
+    }
+
+    /// Locks seats in the order in which [`Self::sit`] writes them: a statement for several rows takes them in an order of
+    /// its own, and two transactions could wait for each other.
+    async fn lock_seats(&mut self, clients: &[ClientId]) -> Result<(), DbError> {
+        let ids: Vec<String> = clients.iter().map(ClientId::to_string).collect();
+        let sql = "select from seats where client = any($1) order by client collate \"C\" for update";
+        on_postgres!(self, sql, ids.as_slice());
         Ok(())
     }
 

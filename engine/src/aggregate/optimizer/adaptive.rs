@@ -76,3 +76,14 @@ impl Optimizer for Adaptive {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_moment_of_yogi_moves_towards_the_square_and_stays_where_it_is() {
+        let moved = |v| Moment::Bounded { beta2: 0.75 }.moved(v, 2.0);
+        assert_eq!([moved(8.0), moved(4.0), moved(1.0)], [7.0, 4.0, 2.0]);
+    }
+}

@@ -59,6 +59,69 @@ async fn the_dashboard_is_typed_by_this_document() {
     );
 }
 
+/// Whether a value has the form of a schema: its type, the members that it needs, and no others.
+fn fits(document: &Value, schema: &Value, value: &Value) -> bool {
+    if let Some(path) = schema["$ref"].as_str() {
+        return fits(document, document.pointer(&path[1..]).unwrap(), value);
+    }
+    let parts = |kind: &str| schema[kind].as_array().cloned();
+    if let Some(any) = parts("oneOf").or_else(|| parts("anyOf")) {
+        return any.iter().any(|part| fits(document, part, value));
+    }
+    if let Some(all) = parts("allOf") {
+        // The members of several parts belong to one object, and each part knows its own alone.
+        return if let [only] = &all[..] { fits(document, only, value) } else { value.is_object() };
+    }
+    let types: Vec<&str> = match &schema["type"] {
+        Value::String(kind) => vec![kind],
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+        _ => return true,
+    };
+    types.iter().any(|kind| match (*kind, value) {
+        ("object", Value::Object(members)) => {
+            let needed = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let others = &schema["additionalProperties"];
+            needed.into_iter().all(|name| members.contains_key(name))
+                && members.iter().all(|(name, member)| match &schema["properties"][name] {
+                    Value::Null => others.is_object() || schema["properties"].is_null(),
+                    known => fits(document, known, member),
+                })
+        }
+        ("array", Value::Array(items)) => items.iter().all(|item| fits(document, &schema["items"], item)),
+        ("string", Value::String(_)) | ("boolean", Value::Bool(_)) | ("null", Value::Null) => true,
+        ("integer", Value::Number(number)) => number.is_i64() || number.is_u64(),
+        ("number", Value::Number(_)) => true,
+        _ => false,
+    })
+}
+
+/// What a call shows in JSON: of its request, and of its success.
+fn shown(operation: &Value) -> Vec<(&'static str, &Value)> {
+    let answers = operation["responses"].as_object().unwrap().iter().filter(|(status, _)| status.starts_with('2'));
+    let answers = answers.map(|(_, answer)| ("answer", &answer["content"]["application/json"]));
+    let all = answers.chain([("request", &operation["requestBody"]["content"]["application/json"])]);
+    all.filter(|(_, content)| content.is_object()).collect()
+}
+
+#[tokio::test]
+async fn every_call_has_an_example_of_its_form() {
+    let world = World::start().await;
+    let document = document(&world).await;
+    let mut wrong = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            for (part, content) in shown(operation) {
+                match &content["example"] {
+                    Value::Null => wrong.push(format!("{method} {path} has no example of its {part}")),
+                    example if fits(&document, &content["schema"], example) => {}
+                    example => wrong.push(format!("{method} {path} has no such {part}: {example}")),
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "scripts/examples makes them again: {wrong:#?}");
+}
+
 /// Goal: the document and the coordinator agree on what there is.
 /// Method: call each operation with made-up ids and the right kind of token: no path is unknown, no method is refused.
 #[tokio::test]

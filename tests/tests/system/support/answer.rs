@@ -6,6 +6,8 @@ use reqwest::RequestBuilder;
 use serde_json::Value;
 use tributary_protocol::problem::{CONTENT_TYPE, Problem, ProblemType};
 
+use super::recorder;
+
 /// A whole answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -17,9 +19,16 @@ pub(crate) struct Answer {
 impl Answer {
     /// Sends a request and takes its answer, whatever it is.
     pub(crate) async fn to(request: RequestBuilder) -> Self {
-        let response = request.send().await.unwrap();
+        let (client, request) = request.build_split();
+        let request = request.unwrap();
+        let asked = recorder::asked(&request);
+        let response = client.execute(request).await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Self { status, headers, body: response.bytes().await.unwrap() }
+        let body = response.bytes().await.unwrap();
+        if let Some(asked) = asked {
+            asked.answered(status, &body);
+        }
+        Self { status, headers, body }
     }
 
     /// The JSON of a success.

@@ -11,6 +11,7 @@ mod log;
 mod postgres;
 mod process;
 mod python;
+mod recorder;
 mod sdk;
 mod webhook;
 mod world;
