@@ -16,20 +16,26 @@ OF_SECRET = re.compile(r"\b(tributary_[a-z]+)_[0-9a-f]{64}\b")
 ITEMS = 2
 
 
-def calls():
-    """Pattern of the path, method, operation id, whether the request is JSON, and the schema of a JSON answer."""
-    document = json.loads((ROOT / "dashboard/web/openapi.json").read_text())
+def calls(document):
+    """Pattern of the path, method, operation id, whether it takes JSON, and the schemas of JSON answers by status."""
     for path, methods in document["paths"].items():
-        pattern = re.compile(re.sub(r"\\\{[a-z]+\\\}", "[^/]+", re.escape(path)))
-        # Braces are escaped by some releases of Python and not by others.
-        pattern = re.compile(re.sub(r"\{[a-z]+\}", "[^/]+", pattern.pattern))
+        pattern = re.compile("[^/]+".join(re.escape(part) for part in re.split(r"\{[a-z]+\}", path)))
         for method, call in methods.items():
             takes = "application/json" in call.get("requestBody", {}).get("content", {})
-            successes = [answer for status, answer in call["responses"].items() if status.startswith("2")]
-            contents = [answer.get("content", {}).get("application/json") for answer in successes]
-            schemas = [json.dumps(content["schema"]) for content in contents if content]
-            answers = schemas[0] if schemas else None
+            contents = {status: answer.get("content", {}) for status, answer in call["responses"].items()}
+            answers = {
+                status: content["application/json"]["schema"]
+                for status, content in contents.items()
+                if status.startswith("2") and "application/json" in content
+            }
             yield pattern, method.upper(), call["operationId"], takes, answers
+
+
+def fits(document, schema, answer):
+    """Whether an answer has the members that a schema needs: calls have few kinds of success, which differ by them."""
+    if "$ref" in schema:
+        return fits(document, document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]], answer)
+    return answer is not None and all(name in answer for name in schema.get("required", []))
 
 
 def cut(value):
@@ -69,28 +75,31 @@ def main(arguments):
     if len(arguments) != 1:
         sys.exit(__doc__)
     exchanges = [json.loads(line) for line in Path(arguments[0]).read_text().splitlines()]
-    chosen, missing, of_type = {}, [], {}
-    for pattern, method, call, takes, answers in calls():
+    document = json.loads((ROOT / "dashboard/web/openapi.json").read_text())
+    chosen, of_type, missing = {}, {}, []
+    for pattern, method, call, takes, answers in calls(document):
         own = [one for one in exchanges if one["method"] == method and pattern.fullmatch(one["path"])]
-        own = [one for one in own if not answers or one["answer"] is not None]
-        if not (takes or answers):
-            continue
-        if not own:
-            missing.append((call, answers))
-            continue
-        best = min(own, key=lambda one: rank(one, takes))
-        example = {"request": best["request"] if takes else None, "answer": best["answer"] if answers else None}
-        example = {name: cut(value) for name, value in example.items()}
-        chosen[call] = {name: value for name, value in example.items() if value is not None}
-        of_type.setdefault(answers, example["answer"])
-    # SDKs alone make these calls; another call has the same answer.
-    for call, answers in list(missing):
-        if of_type.get(answers) is not None:
-            chosen[call] = {"answer": of_type[answers]}
-            missing.remove((call, answers))
+        own.sort(key=lambda one: rank(one, takes))
+        example = {"answers": {}}
+        if takes and own:
+            example["request"] = cut(own[0]["request"])
+        for status, schema in answers.items():
+            answer = next((cut(one["answer"]) for one in own if fits(document, schema, one["answer"])), None)
+            if answer is None:
+                missing.append((call, status, schema))
+            else:
+                example["answers"][status] = answer
+                of_type.setdefault(json.dumps(schema), answer)
+        if takes or answers:
+            chosen[call] = example
+    # SDKs alone make some calls; another call has the same answer.
+    for call, status, schema in list(missing):
+        if json.dumps(schema) in of_type:
+            chosen[call]["answers"][status] = of_type[json.dumps(schema)]
+            missing.remove((call, status, schema))
     text = json.dumps(dict(sorted(chosen.items())), indent=1, ensure_ascii=False)
     (ROOT / "server/src/api/examples.json").write_text(plain(text) + "\n")
-    print(f"{len(chosen)} examples, {len(text)} bytes; none of: {', '.join(call for call, _ in missing) or '-'}")
+    print(f"{len(chosen)} examples, {len(text)} bytes; none of: {', '.join(call for call, _, _ in missing) or '-'}")
 
 
 if __name__ == "__main__":

@@ -9,11 +9,12 @@ use serde_json::Value;
 static EXAMPLES: LazyLock<BTreeMap<String, Example>> =
     LazyLock::new(|| serde_json::from_str(include_str!("examples.json")).expect("the tests have read it"));
 
-/// The JSON of a request and of its answer, where they have some.
+/// The JSON of a request and of its successes by their status, where they have some.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Example {
     pub(super) request: Option<Value>,
-    pub(super) answer: Option<Value>,
+    #[serde(default)]
+    pub(super) answers: BTreeMap<String, Value>,
 }
 
 /// The exchange of a call, by its operation id.

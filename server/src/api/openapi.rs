@@ -209,7 +209,7 @@ impl Call {
     }
 
     fn operation(self, tag: &str, bearer: Bearer) -> Operation {
-        let Example { request, answer } = examples::of(self.id);
+        let Example { request, mut answers } = examples::of(self.id);
         let mut operation = OperationBuilder::new()
             .tag(tag)
             .operation_id(Some(self.id))
@@ -221,7 +221,7 @@ impl Call {
             }))
             .securities(Some(security(bearer, self.role)));
         for (status, mut response) in self.responses {
-            shows(response.content.get_mut(JSON), answer.clone().filter(|_| status.starts_with('2')));
+            shows(response.content.get_mut(JSON), answers.remove(&status));
             operation = operation.response(status, response);
         }
         operation.response("default", problem()).build()

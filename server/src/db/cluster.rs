@@ -288,8 +288,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Locks seats in the order in which [`Self::sit`] writes them: a statement for several rows takes them in an order of
-    /// its own, and two transactions could wait for each other.
+    /// Locks seats in the order in which [`Self::sit`] writes them: a statement for several rows takes them in an order
+    /// of its own, and two transactions could wait for each other.
     async fn lock_seats(&mut self, clients: &[ClientId]) -> Result<(), DbError> {
         let ids: Vec<String> = clients.iter().map(ClientId::to_string).collect();
         let sql = "select from seats where client = any($1) order by client collate \"C\" for update";

@@ -59,40 +59,45 @@ async fn the_dashboard_is_typed_by_this_document() {
     );
 }
 
-/// Whether a value has the form of a schema: its type, the members that it needs, and no others.
-fn fits(document: &Value, schema: &Value, value: &Value) -> bool {
+/// Where a value has not the form of a schema: its type, the members that it needs, and no others.
+fn misfit(document: &Value, schema: &Value, value: &Value) -> Option<String> {
     if let Some(path) = schema["$ref"].as_str() {
-        return fits(document, document.pointer(&path[1..]).unwrap(), value);
+        return misfit(document, document.pointer(&path[1..]).unwrap(), value);
     }
-    let parts = |kind: &str| schema[kind].as_array().cloned();
+    let parts = |kind: &str| schema[kind].as_array().filter(|parts| !parts.is_empty());
     if let Some(any) = parts("oneOf").or_else(|| parts("anyOf")) {
-        return any.iter().any(|part| fits(document, part, value));
+        let misfits: Option<Vec<String>> = any.iter().map(|part| misfit(document, part, value)).collect();
+        return misfits.map(|misfits| misfits.join(" or "));
     }
-    if let Some(all) = parts("allOf") {
-        // The members of several parts belong to one object, and each part knows its own alone.
-        return if let [only] = &all[..] { fits(document, only, value) } else { value.is_object() };
+    // The members of several parts belong to one object, and each part knows its own alone.
+    if let Some([only]) = parts("allOf").map(Vec::as_slice) {
+        return misfit(document, only, value);
     }
     let types: Vec<&str> = match &schema["type"] {
         Value::String(kind) => vec![kind],
         Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
-        _ => return true,
+        _ => return None,
     };
-    types.iter().any(|kind| match (*kind, value) {
-        ("object", Value::Object(members)) => {
+    let is = |kind| types.contains(&kind);
+    match value {
+        Value::Object(members) if is("object") => {
             let needed = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            let others = &schema["additionalProperties"];
-            needed.into_iter().all(|name| members.contains_key(name))
-                && members.iter().all(|(name, member)| match &schema["properties"][name] {
-                    Value::Null => others.is_object() || schema["properties"].is_null(),
-                    known => fits(document, known, member),
+            let missing = needed.into_iter().find(|name| !members.contains_key(*name));
+            missing.map(|name| format!("no {name}")).or_else(|| {
+                let closed = schema["properties"].is_object() && !schema["additionalProperties"].is_object();
+                members.iter().find_map(|(name, member)| match &schema["properties"][name] {
+                    Value::Null => closed.then(|| format!("a {name}")),
+                    known => misfit(document, known, member).map(|misfit| format!("{name}: {misfit}")),
                 })
+            })
         }
-        ("array", Value::Array(items)) => items.iter().all(|item| fits(document, &schema["items"], item)),
-        ("string", Value::String(_)) | ("boolean", Value::Bool(_)) | ("null", Value::Null) => true,
-        ("integer", Value::Number(number)) => number.is_i64() || number.is_u64(),
-        ("number", Value::Number(_)) => true,
-        _ => false,
-    })
+        Value::Array(items) if is("array") => items.iter().find_map(|item| misfit(document, &schema["items"], item)),
+        Value::String(_) if is("string") => None,
+        Value::Bool(_) if is("boolean") => None,
+        Value::Null if is("null") => None,
+        Value::Number(number) if is("number") || (is("integer") && !number.is_f64()) => None,
+        _ => Some(format!("{value} is no {types:?}")),
+    }
 }
 
 /// What a call shows in JSON: of its request, and of its success.
@@ -113,8 +118,10 @@ async fn every_call_has_an_example_of_its_form() {
             for (part, content) in shown(operation) {
                 match &content["example"] {
                     Value::Null => wrong.push(format!("{method} {path} has no example of its {part}")),
-                    example if fits(&document, &content["schema"], example) => {}
-                    example => wrong.push(format!("{method} {path} has no such {part}: {example}")),
+                    example => {
+                        let misfit = misfit(&document, &content["schema"], example);
+                        wrong.extend(misfit.map(|misfit| format!("{part} of {method} {path}: {misfit}")));
+                    }
                 }
             }
         }
