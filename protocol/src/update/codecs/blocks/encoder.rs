@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::layout::{Blocks, all_specs, from_bf16, levels, scale_for, values_bytes};
+use super::layout::{Blocks, SCALE_BYTES, all_specs, data_bytes, from_bf16, levels, scale_for, values_bytes};
 use crate::cpu::Cpu;
 use crate::for_each_cpu;
 use crate::model::ParameterList;
-use crate::safetensors::{Data, Tensor, write};
+use crate::safetensors::beginning_of;
 use crate::seed::Stream;
 use crate::update::coding::fields::magnitude_max;
 use crate::update::error::EncodeError;
@@ -23,12 +23,13 @@ pub(in crate::update) fn encode(
     stream: &mut Stream,
     metadata: &BTreeMap<String, String>,
 ) -> Result<Vec<u8>, EncodeError> {
-    let specs = all_specs(parameters, bits, blocks);
-    let mut tensors: Vec<Vec<u8>> = Vec::with_capacity(specs.len());
+    let mut file = beginning_of(&all_specs(parameters, bits, blocks), metadata);
+    file.reserve_exact(data_bytes(parameters, bits, blocks) as usize);
     for parameter in 0..parameters.specs().len() {
         let range = parameters.range(parameter);
-        let mut scales = Vec::with_capacity(2 * blocks.scales(range.len()));
-        let mut numbers = Vec::with_capacity(values_bytes(range.len(), bits));
+        // The scales precede the numbers, so their place is filled block by block: no copy of a tensor is made.
+        let mut scale_at = file.len();
+        file.resize(scale_at + SCALE_BYTES * blocks.scales(range.len()), 0);
         for (block, values) in delta[range.clone()].chunks(usize::from(blocks.block)).enumerate() {
             let largest = magnitude_max(values);
             let scale = scale_for(largest, levels(bits)).ok_or_else(|| {
@@ -36,15 +37,12 @@ pub(in crate::update) fn encode(
                 let index = values.iter().position(|value| value.abs() == largest).unwrap_or_default();
                 EncodeError::TooLarge { index: first + index, value: values[index] }
             })?;
-            scales.extend_from_slice(&scale.to_le_bytes());
-            encode_block(values, from_bf16(scale), bits, stream, &mut numbers);
+            file[scale_at..scale_at + SCALE_BYTES].copy_from_slice(&scale.to_le_bytes());
+            scale_at += SCALE_BYTES;
+            encode_block(values, from_bf16(scale), bits, stream, &mut file);
         }
-        tensors.extend([scales, numbers]);
     }
-    let both = specs.iter().zip(&tensors);
-    let tensors =
-        both.map(|(spec, bytes)| Tensor { name: &spec.name, shape: &spec.shape, data: Data::Bytes(spec.dtype, bytes) });
-    Ok(write(&tensors.collect::<Vec<_>>(), metadata))
+    Ok(file)
 }
 
 /// Values that are encoded at a time: few enough that their numbers and draws stay in registers and the first-level

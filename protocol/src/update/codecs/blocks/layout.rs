@@ -12,6 +12,9 @@ const BLOCK_MAX: u16 = 4096;
 /// Block lengths are multiples of this: a block of 4-bit numbers then ends at a byte, and
 /// a block of f32 fills whole registers of most CPUs.
 const BLOCK_STEP: u16 = 8;
+/// Bytes of a scale, a bf16.
+pub(super) const SCALE_BYTES: usize = 2;
+
 /// Settings of `int8` and `int4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -87,7 +90,7 @@ pub(in crate::update) fn all_specs(parameters: &ParameterList, bits: u32, blocks
 
 /// Bytes of the file after its header.
 pub(in crate::update) fn data_bytes(parameters: &ParameterList, bits: u32, blocks: Blocks) -> u64 {
-    let bytes = |values: usize| (2 * blocks.scales(values) + values_bytes(values, bits)) as u64;
+    let bytes = |values: usize| (SCALE_BYTES * blocks.scales(values) + values_bytes(values, bits)) as u64;
     (0..parameters.specs().len()).map(|parameter| bytes(parameters.range(parameter).len())).sum()
 }
 
