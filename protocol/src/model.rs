@@ -138,11 +138,11 @@ impl ParameterList {
     }
 }
 
-/// A model: the finite f32 values of all parameters in one flat vector.
+/// A model: the finite f32 values of all parameters in one flat vector. Clones share the values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     parameters: Arc<ParameterList>,
-    values: Vec<f32>,
+    values: Arc<Vec<f32>>,
 }
 
 /// Values that are not a model of the given parameters.
@@ -178,7 +178,7 @@ impl Model {
                 return Err(ModelError::NotFinite { parameter: parameter.name.clone() });
             }
         }
-        Ok(Self { parameters, values })
+        Ok(Self { parameters, values: Arc::new(values) })
     }
 
     /// The names and shapes of the parameters.
@@ -208,12 +208,12 @@ impl Model {
             values.extend_from_slice(self.tensor(*places.get(spec)?));
         }
         let is_whole = values.len() == self.values.len();
-        is_whole.then(|| Self { parameters: Arc::clone(parameters), values })
+        is_whole.then(|| Self { parameters: Arc::clone(parameters), values: Arc::new(values) })
     }
 
-    /// Takes the flat vector out of the model.
+    /// Takes the flat vector out of the model. If a clone has it too, this is a copy.
     pub fn into_values(self) -> Vec<f32> {
-        self.values
+        Arc::unwrap_or_clone(self.values)
     }
 }
 
@@ -273,6 +273,19 @@ mod tests {
         for others in [&[("b", 2)][..], &[("b", 2), ("a", 2)], &[("b", 2), ("a", 1), ("c", 1)]] {
             assert_eq!(model.in_order_of(&list(others)), None);
         }
+    }
+
+    #[test]
+    fn clones_share_their_values_and_taking_them_leaves_those_of_the_others() {
+        let parameters = Arc::new(ParameterList::new(vec![ParameterSpec::new("w", [2])]).unwrap());
+        let model = Model::new(parameters, vec![1.0, 2.0]).unwrap();
+        let clone = model.clone();
+        let address = model.values().as_ptr();
+        assert_eq!(clone.values().as_ptr(), address);
+        let mut taken = model.into_values();
+        taken[0] = 9.0;
+        assert_eq!((clone.values(), clone.values().as_ptr()), (&[1.0, 2.0][..], address));
+        assert_eq!(clone.into_values().as_ptr(), address, "the last one gives its own");
     }
 
     #[test]
