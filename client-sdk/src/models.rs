@@ -85,7 +85,7 @@ async fn fetch_model(
             wanted.describe(sha256, assignment.model_version, assignment.model_sha256);
             body
         }
-        Some((cached, body)) => match wanted.catch_up(cached, &body).await? {
+        Some((cached, body)) => match wanted.catch_up(cached, body).await? {
             Some(body) => body,
             None => wanted.download_whole().await?,
         },
@@ -168,7 +168,10 @@ impl Wanted<'_> {
 
     /// Adds the deltas since the cached model, if the assignment lists them and they are shorter than the model. `None`
     /// if they do not lead to the wanted model, which is then downloaded as a whole.
-    async fn catch_up(&self, cached: Sha256Hash, body: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
+    ///
+    /// Beside the model in the making there is one more vector of its length at any time: files are dropped once they
+    /// are read.
+    async fn catch_up(&self, cached: Sha256Hash, body: Vec<u8>) -> Result<Option<Vec<u8>>, ClientError> {
         let deltas = &self.assignment.model_deltas;
         let Some(place) = deltas.iter().position(|delta| delta.base_sha256 == cached) else { return Ok(None) };
         let deltas = &deltas[place..];
@@ -177,10 +180,11 @@ impl Wanted<'_> {
         if self.form != ModelForm::F32 || !shorter || deltas.len() > DELTA_CHAIN_MAX as usize {
             return Ok(None);
         }
-        let Ok(mut model) = model_in_form(body, self.parts.model(), ModelForm::F32) else { return Ok(None) };
-        let mut file = Vec::new();
+        let Ok(mut model) = model_in_form(&body, self.parts.model(), ModelForm::F32) else { return Ok(None) };
+        let mut file = body;
         let leads_to = deltas.iter().skip(1).map(|next| next.base_sha256).chain([self.sha256]);
         for (delta, sha256) in deltas.iter().zip(leads_to) {
+            drop(file);
             let Some(next) = self.add_delta(model, delta).await? else { return Ok(None) };
             file = model_to_bytes(&next, &model_metadata());
             if Sha256Hash::of(&file) != sha256 {
@@ -213,12 +217,17 @@ impl Wanted<'_> {
         };
         let header = model_delta_header(&self.assignment.job.to_string(), delta.version.saturating_sub(1));
         let mut values = model.into_values();
-        let mut shared = self.parts.take(Part::Shared, &values);
-        if let Err(error) = add_model_delta(&mut shared, &body, self.parts.shared(), header) {
+        let add = |values: &mut [f32]| add_model_delta(values, &body, self.parts.shared(), header);
+        let added = if self.parts.is_all_shared() {
+            add(&mut values)
+        } else {
+            let mut shared = self.parts.take(Part::Shared, &values);
+            add(&mut shared).inspect(|()| self.parts.put(Part::Shared, &shared, &mut values))
+        };
+        if let Err(error) = added {
             tracing::warn!(%error, version = delta.version, "an unusable model delta; the whole model is downloaded");
             return Ok(None);
         }
-        self.parts.put(Part::Shared, &shared, &mut values);
         Ok(Model::new(Arc::clone(self.parts.model()), values).ok())
     }
 
