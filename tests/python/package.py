@@ -3,12 +3,14 @@
 Usage: package.py KIND SERVER TOKEN TABLE STATE_DIR [LOOKS]
        package.py predict SERVER TOKEN TABLE STATE_DIR JOB
        package.py sets SERVER TOKEN STATE_DIR TYPING_TABLE PHOTOS_TABLE
+       package.py memory SERVER TOKEN STATE_DIR
        with KIND: layers, numpy, plain, operator, raises, raises_text, away, torch, torch_batches, torch_digits
 
 A table has a line of names, then one example a line; the last column is its class. `operator` takes an operator's token,
 a file with the CA, and the name of a job. With LOOKS a host stops the session when the trainer has looked so often
 whether to stop, or never for -1, and the seed of the training is 7. `predict` prints a line for each row. `sets` is an app with two models:
-it ends once it has contributed to both jobs.
+it ends once it has contributed to both jobs. `memory` prints the bytes a parameter that a session needs beside the
+arrays of its trainer.
 """
 
 import csv
@@ -236,6 +238,45 @@ def refuses(server, token, directory):
         print(json.dumps({"kind": "raised", "text": str(error)}))
 
 
+class Fills(tributary.Trainer):
+    """Fills arrays of its own, which it has before the session and after it, as a module has its parameters."""
+
+    def __init__(self, shapes):
+        self.own = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+        self.random = np.random.default_rng(7)
+
+    def examples(self):
+        return 10
+
+    def train(self, task):
+        for name, array in self.own.items():
+            self.random.standard_normal(dtype=np.float32, out=array)
+            array += task.parameters[name]
+        return tributary.Trained(self.own, 10, 1, 0.5)
+
+    def evaluate(self, task):
+        raise tributary.NoExamples("it evaluates nothing")
+
+
+def memory(server, token, directory):
+    trainer = Fills({"w": (10, 1_000_000), "v": (2_000_000,)})
+    client = tributary.Client(server, token, state_dir=directory)
+    client.enrol()
+    with open("/proc/self/clear_refs", "w") as peak:
+        peak.write("5")
+    before = resident("VmRSS")
+    outcome = client.run_once(trainer)
+    each = (resident("VmHWM") - before) / sum(array.size for array in trainer.own.values())
+    print(json.dumps({"kind": outcome.kind, "round": outcome.round, "bytes_per_parameter": each}))
+
+
+def resident(figure):
+    """A figure of this process in bytes."""
+    with open("/proc/self/status") as status:
+        (line,) = [line for line in status if line.startswith(figure)]
+    return int(line.split()[1]) * 1024
+
+
 def read(file):
     table = np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.float32)
     return table[:, :-1], table[:, -1].astype(np.int64)
@@ -244,7 +285,7 @@ def read(file):
 def main():
     if sys.argv[1] == "sets":
         return two_models(*sys.argv[2:])
-    if sys.argv[1] in ("answers", "refuses"):
+    if sys.argv[1] in ("answers", "refuses", "memory"):
         return globals()[sys.argv[1]](*sys.argv[2:])
     kind, server, token, file, directory, *looks = sys.argv[1:]
     if kind == "operator":

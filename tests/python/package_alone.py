@@ -14,14 +14,16 @@ import signal
 import ssl
 import tempfile
 import threading
+import tracemalloc
 import unittest
 import urllib.error
+import weakref
 from unittest import mock
 
 import numpy as np
 
 import tributary
-from tributary.arrays import pack, to_safetensors
+from tributary.arrays import PIECE_VALUES, pieces, to_safetensors
 from tributary.client import _Watcher
 from tributary.trainer import Bridge
 
@@ -156,10 +158,77 @@ class Complex(unittest.TestCase):
     def test_complex_parameters_are_refused_by_name_and_not_stripped_of_a_part(self):
         for given in ([1 + 2j, 0.0], np.array([1, 2], np.complex64)):
             with self.assertRaisesRegex(TypeError, "'w' is complex(64|128): parameters are real numbers"):
-                pack({"w": given}, PARAMETERS)
+                list(pieces({"w": given}, PARAMETERS))
             with self.assertRaisesRegex(TypeError, "'w' is complex"):
                 to_safetensors({"w": given})
-        self.assertEqual(pack({"w": [1, 2]}, PARAMETERS), np.array([1, 2], "<f4").tobytes())
+        self.assertEqual(list(pieces({"w": [1, 2]}, PARAMETERS)), [np.array([1, 2], "<f4").tobytes()])
+
+
+class Pieces(unittest.TestCase):
+    def test_pieces_are_the_values_row_by_row_whatever_holds_them(self):
+        random = np.random.default_rng(3)
+        rows = random.normal(size=(192, PIECE_VALUES // 64)).astype("<f4")
+        parameters = [{"name": "w", "shape": list(rows.shape)}, {"name": "s", "shape": []}]
+        for given in (rows, rows.astype(np.float64), rows.astype(">f4"), np.asfortranarray(rows), rows.tolist()):
+            made = list(pieces({"s": 0.5, "w": given}, parameters))
+            self.assertEqual(b"".join(made), rows.tobytes() + np.array(0.5, "<f4").tobytes())
+            self.assertEqual([len(piece) for piece in made], 3 * [4 * PIECE_VALUES] + [4])
+
+    def test_what_does_not_fit_the_model_is_named(self):
+        for given, told in [({}, "no parameter 'w'"), ({"w": [1], "v": 1}, "no parameter 'v'"), ({"w": [1]}, "shape")]:
+            with self.assertRaisesRegex(tributary.DoesNotFit, told):
+                list(pieces(given, PARAMETERS))
+
+    def test_arrays_that_only_the_result_has_are_freed_as_they_are_read(self):
+        parameters = [{"name": name, "shape": [1 << 20]} for name in "abcd"]
+        kept = np.ones(1 << 20, "<f4")
+
+        class Forgets(Calls):
+            def train(self, task):
+                self.result = {**{name: np.ones(1 << 20, "<f4") for name in "abc"}, "d": kept}
+                alive.extend(weakref.ref(self.result[name]) for name in "abc")
+                result, self.result = self.result, None
+                return tributary.Trained(result, 1, 1, 0.5)
+
+        alive, seen = [], []
+        native = mock.Mock(add=lambda piece: seen.append(sum(one() is not None for one in alive)))
+        with mock.patch("tributary.trainer._core.LocalModel", lambda total: native):
+            task = json.dumps({**TASK, "parameters": parameters})
+            Bridge(Forgets(nothing), untold).train(bytes(4 << 22), None, None, task, Never())
+        # The one that is read is alive.
+        self.assertEqual([seen[0], seen[len(seen) // 4], seen[len(seen) // 2], seen[-1]], [3, 2, 1, 0])
+
+    def test_a_result_that_the_trainer_keeps_stays_whole(self):
+        result = {"w": np.ones(2, "<f4")}
+
+        class Keeps(Calls):
+            def train(self, task):
+                return tributary.Trained(result, 1, 1, 0.5)
+
+        bridge = Bridge(Keeps(nothing), untold)
+        bridge.train(bytes(8), None, None, json.dumps(TASK), Never())
+        self.assertEqual(list(result), ["w"])
+
+    def test_python_makes_no_copy_of_a_model_or_a_result(self):
+        """A model of 16 MiB: Python's and numpy's own memory stays below four pieces. One may be in three forms at a time:
+        as an array of f32, its bytes, and those of the one before."""
+        shape = [4, 1 << 20]
+        task = {**TASK, "parameters": [{"name": "w", "shape": shape}]}
+        model = bytes(4 * shape[0] * shape[1])
+        for kind in (np.float32, np.float64):
+            result = np.ones(shape, kind)
+
+            class Keeps(Calls):
+                def train(self, task):
+                    assert not task.parameters["w"].flags.writeable
+                    return tributary.Trained({"w": result}, 1, 1, 0.5)
+
+            bridge = Bridge(Keeps(nothing), untold)
+            tracemalloc.start()
+            bridge.train(model, None, None, json.dumps(task), Never())
+            _, most = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            self.assertLess(most, 4 * 4 * PIECE_VALUES, kind)
 
 
 class Settings(unittest.TestCase):

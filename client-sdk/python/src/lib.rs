@@ -1,12 +1,14 @@
 //! The native part of the Python package `tributary-fl`: the SDK's client with Python's types.
 //!
-//! Models cross the border as bytes (f32, little-endian, in the order of the parameters) and settings as JSON: the
-//! Python part makes arrays of them, so this part needs no numpy. A model is copied once in each direction.
+//! A model is lent to Python as it lies in memory, and a trainer's result comes back in small pieces. Settings are JSON:
+//! the Python part makes arrays and objects of all that, so this part needs no numpy.
 
 mod attest;
 mod client;
 mod errors;
 mod layers;
+mod lent;
+mod local;
 mod model;
 mod progress;
 mod signals;
@@ -25,6 +27,10 @@ mod _core {
     };
     #[pymodule_export]
     use crate::layers::LayerExamples;
+    #[pymodule_export]
+    use crate::lent::LentModel;
+    #[pymodule_export]
+    use crate::local::LocalModel;
     #[pymodule_export]
     use crate::model::{Model, prepare};
     #[pymodule_export]

@@ -11,10 +11,13 @@ use tributary_client::trainer::apart;
 use tributary_client::{
     Checkpoint, EvaluateTask, Evaluated, Locked, StopFlags, TrainError, TrainTask, Trained, Trainer,
 };
+use tributary_protocol::model::Model;
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::scalars::Scalars;
 
 use crate::errors::told;
+use crate::lent::LentModel;
+use crate::local::LocalModel;
 use crate::signals::handle_signals;
 
 /// Whether a training should stop. Python looks before each batch.
@@ -43,9 +46,10 @@ impl Stop {
     }
 }
 
-/// An argument of a method in Python: bytes, or `None`.
+/// An argument of a method in Python: a [`LentModel`], bytes, or `None`.
 #[derive(Clone, Copy)]
 enum Argument<'a> {
+    Model(&'a Model),
     Values(&'a [f32]),
     Bytes(&'a [u8]),
     None,
@@ -53,8 +57,9 @@ enum Argument<'a> {
 
 /// Calls the methods of a Python object: `examples() -> int`, `corrects_gradients() -> bool`,
 /// `train(model, constants or None, checkpoint or None, task, stop) -> (model, examples, steps, loss, metrics)` and
-/// `evaluate(model, task, stop) -> (examples, loss, accuracy or None, metrics, classes or None)`. Models, constants and
-/// checkpoints are bytes, tasks and counts by class are JSON, metrics are numbers by name.
+/// `evaluate(model, task, stop) -> (examples, loss, accuracy or None, metrics, classes or None)`. A model is a
+/// [`LentModel`], and a [`LocalModel`] where it is returned. Constants and checkpoints are bytes, tasks and counts by
+/// class are JSON, metrics are numbers by name.
 pub(crate) struct PythonTrainer {
     object: Py<PyAny>,
     examples: u64,
@@ -76,7 +81,7 @@ impl PythonTrainer {
         Ok(Self { object, examples, corrects_gradients, reports_text, raised })
     }
 
-    /// Calls a method with bytes, a task and a [`Stop`] on a thread of its own. This thread meanwhile asks whether it
+    /// Calls a method with these arguments, a task and a [`Stop`] on a thread of its own. This thread meanwhile asks whether it
     /// should stop, and lets Python handle its signals: Ctrl-C arrives at the main thread, which may be this one.
     fn call<T: Send>(
         &mut self,
@@ -90,6 +95,7 @@ impl PythonTrainer {
         let work = |flags: &Arc<StopFlags>| {
             Python::attach(|py| {
                 let argument = |argument: &Argument<'_>| match argument {
+                    Argument::Model(model) => Ok(Bound::new(py, LentModel::from(*model))?.into_any()),
                     Argument::Values(values) => Ok(as_bytes(py, values)?.into_any()),
                     Argument::Bytes(bytes) => Ok(PyBytes::new(py, bytes).into_any()),
                     Argument::None => Ok(py.None().into_bound(py)),
@@ -155,14 +161,14 @@ impl Trainer for PythonTrainer {
         });
         let total = task.model.values().len();
         let arguments = [
-            Argument::Values(task.model.values()),
+            Argument::Model(task.model),
             task.constant.map_or(Argument::None, Argument::Values),
             resume.map_or(Argument::None, |checkpoint| Argument::Bytes(&checkpoint.bytes)),
         ];
         self.call("train", &arguments, (Some(task), &told.to_string()), should_stop, |result| {
-            let (model, examples, steps, loss, metrics): (Bound<'_, PyBytes>, u64, u64, f64, Named) =
+            let (model, examples, steps, loss, metrics): (Bound<'_, LocalModel>, u64, u64, f64, Named) =
                 result.extract()?;
-            let values = from_bytes(model.as_bytes());
+            let values = model.get().take();
             if values.len() != total {
                 let text = format!("the trainer returned {} values of {total}", values.len());
                 return Err(crate::errors::DoesNotFit::new_err(text));
@@ -179,7 +185,7 @@ impl Trainer for PythonTrainer {
             "model": task.table(),
             "loss": task.loss,
         });
-        let arguments = [Argument::Values(task.model.values())];
+        let arguments = [Argument::Model(task.model)];
         self.call("evaluate", &arguments, (None, &told.to_string()), should_stop, |result| {
             let (examples, loss, accuracy, metrics, classes): (u64, f64, Option<f64>, Named, Option<String>) =
                 result.extract()?;
@@ -213,6 +219,13 @@ fn as_bytes<'py>(py: Python<'py>, values: &[f32]) -> PyResult<Bound<'py, PyBytes
 
 /// Values from bytes; a rest that is no value is left out.
 pub(crate) fn from_bytes(bytes: &[u8]) -> Vec<f32> {
-    let (values, _) = bytes.as_chunks();
-    values.iter().map(|value| f32::from_le_bytes(*value)).collect()
+    let mut values = Vec::with_capacity(bytes.len() / size_of::<f32>());
+    add_values(bytes, &mut values);
+    values
+}
+
+/// Adds values from bytes; a rest that is no value is left out.
+pub(crate) fn add_values(bytes: &[u8], values: &mut Vec<f32>) {
+    let (added, _) = bytes.as_chunks();
+    values.extend(added.iter().map(|value| f32::from_le_bytes(*value)));
 }

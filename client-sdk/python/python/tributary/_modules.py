@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -46,17 +46,36 @@ def halves(module: torch.nn.Module, names: Any) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().clone() for name, tensor in tensors.items() if tensor.dtype in _HALVES}
 
 
-def values(
-    module: torch.nn.Module, parameters: Mapping[str, np.ndarray], loaded: Mapping[str, torch.Tensor]
-) -> dict[str, np.ndarray]:
-    """The model that is sent back after training from these parameters. Where the module holds less than f32, it is the
-    global one and what training has changed since it was `loaded`: the error of rounding the global model is no part of
-    it."""
-    state, result = unwrapped(module).state_dict(), {}
-    for name, value in parameters.items():
-        local = state[own_name(name, state)].detach().float()
-        if name in loaded:
-            result[name] = value + (local - loaded[name].float()).cpu().numpy()
-        else:
-            result[name] = local.cpu().numpy()
-    return result
+class Reached(Mapping[str, np.ndarray]):
+    """The model that is sent back after training from these parameters. An array is made when it is asked for: of a module
+    on a GPU, or of half precision, there is never a second whole copy.
+
+    Where the module holds less than f32, an array is the global one and what training has changed since it was `loaded`:
+    the error of rounding the global model is no part of it. The `frozen` are sent back as they came: a forward pass moves
+    running statistics, also those that the job has frozen.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        parameters: Mapping[str, np.ndarray],
+        loaded: Mapping[str, torch.Tensor],
+        frozen: Collection[str],
+    ) -> None:
+        self._state, self._parameters = unwrapped(module).state_dict(), parameters
+        self._loaded, self._frozen = loaded, frozen
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        value = self._parameters[name]
+        if name in self._frozen:
+            return value
+        local = self._state[own_name(name, self._state)].detach().float()
+        if name in self._loaded:
+            return value + (local - self._loaded[name].float()).cpu().numpy()
+        return local.cpu().numpy()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parameters)
+
+    def __len__(self) -> int:
+        return len(self._parameters)

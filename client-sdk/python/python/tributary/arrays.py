@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 
-from ._core import DoesNotFit
+from ._core import DoesNotFit, LentModel
 
 Arrays = dict[str, np.ndarray]
 
+PIECE_VALUES = 1 << 16
+"""Values of a piece of a model on its way to the native part: few enough for the processor's cache."""
 
-def unpack(model: bytes, parameters: Iterable[Mapping[str, Any]]) -> Arrays:
-    """Read-only arrays of f32 by name, in the model's order. They share the bytes."""
-    values, arrays, first = np.frombuffer(model, dtype="<f4"), {}, 0
+
+def unpack(model: Union[LentModel, bytes], parameters: Iterable[Mapping[str, Any]]) -> Arrays:
+    """Read-only arrays of f32 by name, in the model's order. They share its memory."""
+    values = np.frombuffer(model, dtype="<f4") if isinstance(model, bytes) else np.asarray(model)
+    arrays, first = {}, 0
     for parameter in parameters:
         last = first + prod(parameter["shape"])
         arrays[parameter["name"]] = values[first:last].reshape(parameter["shape"])
@@ -24,30 +28,32 @@ def unpack(model: bytes, parameters: Iterable[Mapping[str, Any]]) -> Arrays:
     return arrays
 
 
-def pack(arrays: Mapping[str, Any], parameters: Iterable[Mapping[str, Any]]) -> bytes:
-    """The bytes of arrays by name. Names must be those of the model, and shapes too."""
+def pieces(arrays: Mapping[str, Any], parameters: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    """The bytes of arrays by name, piece by piece. Names must be those of the model, and shapes too. Arrays are taken out
+    of a dictionary, so that those which nobody else has are freed as soon as they are read."""
     parameters = list(parameters)
     strangers = set(arrays) - {parameter["name"] for parameter in parameters}
     if strangers:
         raise DoesNotFit(f"the model has no parameter {sorted(strangers)[0]!r}")
-    parts = []
     for parameter in parameters:
         name, shape = parameter["name"], tuple(parameter["shape"])
         if name not in arrays:
             raise DoesNotFit(f"the trainer returned no parameter {name!r}")
-        array = _floats(name, arrays[name])
+        array = _real(name, arrays.pop(name) if isinstance(arrays, dict) else arrays[name])
         if array.shape != shape:
             raise DoesNotFit(f"the parameter {name!r} has the shape {array.shape}, not {shape}")
-        parts.append(array.tobytes())
-    return b"".join(parts)
+        # Flat without a copy where the array lies in memory row by row.
+        flat = array.reshape(-1)
+        for first in range(0, flat.size, PIECE_VALUES):
+            yield flat[first : first + PIECE_VALUES].astype("<f4", copy=False).tobytes()
 
 
-def _floats(name: str, values: Any) -> np.ndarray:
-    """The values as f32. numpy would drop an imaginary part with a warning."""
+def _real(name: str, values: Any) -> np.ndarray:
+    """The values as an array. numpy would drop an imaginary part with a warning."""
     array = np.asarray(values)
     if np.iscomplexobj(array):
         raise TypeError(f"the parameter {name!r} is {array.dtype}: parameters are real numbers")
-    return np.ascontiguousarray(array, dtype="<f4").reshape(array.shape)
+    return array
 
 
 def to_safetensors(arrays: Mapping[str, Any]) -> bytes:
@@ -55,7 +61,7 @@ def to_safetensors(arrays: Mapping[str, Any]) -> bytes:
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     parts, end = [], 0
     for name, array in arrays.items():
-        part = _floats(name, array).tobytes()
+        part = _real(name, array).astype("<f4", copy=False).tobytes()
         header[name] = {"dtype": "F32", "shape": list(np.shape(array)), "data_offsets": [end, end + len(part)]}
         parts.append(part)
         end += len(part)

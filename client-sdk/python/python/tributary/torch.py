@@ -18,7 +18,7 @@ import torch
 from ._batches import Batches, Counted, Loss, Metrics, Step, count, moved, step_of
 from ._core import Diverged, DoesNotFit, NoExamples
 from ._layers import sequential
-from ._modules import halves, load, own_name, values
+from ._modules import Reached, halves, load, own_name
 from .arrays import from_safetensors
 from .job import Job, unwrapped
 from .trainer import Checkpoint, EvaluateTask, Evaluated, Trained, TrainTask
@@ -128,9 +128,7 @@ class TorchTrainer:
             place.losses += loss.item()
         if not np.isfinite(place.losses):
             raise Diverged("the loss is not finite")
-        # A forward pass moves running statistics, also those that the job has frozen.
-        kept = {name: task.parameters[name] for name in task.frozen}
-        trained = {**values(self.module, task.parameters, loaded), **kept}
+        trained = Reached(self.module, task.parameters, loaded, task.frozen)
         return Trained(trained, self._examples, place.steps, place.losses / place.steps)
 
     def evaluate(self, task: EvaluateTask) -> Evaluated:
@@ -304,8 +302,7 @@ class LoopTrainer:
         task.check()
         if not np.isfinite(loss):
             raise Diverged("the loss is not finite")
-        kept = {name: task.parameters[name] for name in task.frozen}
-        trained = {**values(self.module, task.parameters, loaded), **kept}
+        trained = Reached(self.module, task.parameters, loaded, task.frozen)
         return Trained(trained, self._examples, int(steps[0]) if steps else 1, loss)
 
     def evaluate(self, task: EvaluateTask) -> Evaluated:

@@ -7,12 +7,13 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Optional, Protocol, TypeVar
+from math import prod
+from typing import Any, Optional, Protocol, TypeVar, Union
 
 import numpy as np
 
 from . import _core
-from .arrays import Arrays, pack, unpack
+from .arrays import Arrays, pieces, unpack
 
 _Result = TypeVar("_Result")
 
@@ -203,7 +204,7 @@ class LayerTrainer:
 
 
 class Bridge:
-    """A trainer as the native part calls it: models are bytes, tasks are JSON."""
+    """A trainer as the native part calls it: models are lent and given back in pieces, tasks are JSON."""
 
     def __init__(self, trainer: Trainer, tell: Callable[[int, Optional[int]], None]) -> None:
         self._trainer, self._tell = trainer, tell
@@ -215,8 +216,13 @@ class Bridge:
         return bool(getattr(self._trainer, "corrects_gradients", False))
 
     def train(
-        self, model: bytes, constants: Optional[bytes], checkpoint: Optional[bytes], task: str, stop: _core.Stop
-    ) -> tuple[bytes, int, int, float, dict[str, float]]:
+        self,
+        model: Union[_core.LentModel, bytes],
+        constants: Optional[bytes],
+        checkpoint: Optional[bytes],
+        task: str,
+        stop: _core.Stop,
+    ) -> tuple[_core.LocalModel, int, int, float, dict[str, float]]:
         told = json.loads(task)
         parameters = told["parameters"]
         asked = TrainTask(
@@ -235,16 +241,18 @@ class Bridge:
             told["data"],
         )
         trained = _on_thread(lambda: self._trainer.train(asked))
-        return (
-            pack(trained.parameters, parameters),
-            int(trained.examples),
-            int(trained.steps),
-            float(trained.loss),
-            _numbers(trained.metrics),
-        )
+        figures = int(trained.examples), int(trained.steps), float(trained.loss), _numbers(trained.metrics)
+        arrays = trained.parameters
+        # The dictionary is the trainer's. With a copy of it, each array that only the result has is freed once it is read.
+        arrays = dict(arrays) if isinstance(arrays, dict) else arrays
+        del trained
+        local = _core.LocalModel(sum(prod(parameter["shape"]) for parameter in parameters))
+        for piece in pieces(arrays, parameters):
+            local.add(piece)
+        return (local, *figures)
 
     def evaluate(
-        self, model: bytes, task: str, stop: _core.Stop
+        self, model: Union[_core.LentModel, bytes], task: str, stop: _core.Stop
     ) -> tuple[int, float, Optional[float], dict[str, float], Optional[str]]:
         told = json.loads(task)
         parameters = unpack(model, told["parameters"])

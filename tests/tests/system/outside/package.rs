@@ -138,6 +138,35 @@ async fn a_client_in_python_answers_analyses() {
     listening.stop().await;
 }
 
+/// Goal: a silo in Python holds a large model twice at most. Method: two rounds of a job of 12 million parameters, whose
+/// vectors are so long that the allocator gives them back to the system at once. The first round downloads the model,
+/// the second adds a model delta to the one that is here. Neither depends on when a process is scheduled.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_python_silo_needs_ten_bytes_a_parameter_beside_its_trainer() {
+    let Some(python) = python("tributary") else { return };
+    let listening = Listening::start().await;
+    let mut file = job_file();
+    file["model"] = json!({ "parameters": [
+        { "name": "w", "shape": [10, 1_000_000] }, { "name": "v", "shape": [2_000_000] },
+    ] });
+    file["update"] = json!({ "codec": "int8" });
+    file["download"] = json!({ "delta": true });
+    file["round"] = json!({ "updates_goal": 1, "updates_min": 1, "over_selection": 1.0 });
+    file["stop"] = json!({ "rounds": 2 });
+    let job = create(&listening, file).await;
+    let silo = Silo::new(&python, &listening, "silo", &Examples::draw(1, 1));
+    let (url, token) = (listening.url(), &listening.enrolment);
+    for round in 1..=2 {
+        let ended = silo.run(&["memory", &url, token, "state"]).await;
+        assert_eq!((&ended["kind"], &ended["round"]), (&json!("contributed"), &json!(round)));
+        let bytes = ended["bytes_per_parameter"].as_f64().unwrap();
+        assert!(bytes <= 10.0, "round {round}: {bytes}");
+    }
+    listening.until_completed(job.head.id).await;
+    listening.stop().await;
+}
+
 /// Goal: a failure in Python reaches the operator as the type of its exception, as text only where the client says so,
 /// and the app as its own exception; a device that is busy does not train.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
