@@ -210,8 +210,8 @@ class Pieces(unittest.TestCase):
         self.assertEqual(list(result), ["w"])
 
     def test_python_makes_no_copy_of_a_model_or_a_result(self):
-        """A model of 16 MiB: Python's and numpy's own memory stays below four pieces. One may be in three forms at a time:
-        as an array of f32, its bytes, and those of the one before."""
+        """A model of 16 MiB: Python's and numpy's own memory stays below four pieces. There are three at a time: one as
+        an array of f32, its bytes, and those of the one before."""
         shape = [4, 1 << 20]
         task = {**TASK, "parameters": [{"name": "w", "shape": shape}]}
         model = bytes(4 * shape[0] * shape[1])

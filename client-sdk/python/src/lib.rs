@@ -1,7 +1,7 @@
 //! The native part of the Python package `tributary-fl`: the SDK's client with Python's types.
 //!
-//! A model is lent to Python as it lies in memory, and a trainer's result comes back in small pieces. Settings are JSON:
-//! the Python part makes arrays and objects of all that, so this part needs no numpy.
+//! A model is lent to Python as it lies in memory, and a trainer's result comes back in small pieces. Settings are
+//! JSON. The Python part makes arrays and objects of all that, so this part needs no numpy.
 
 mod attest;
 mod client;

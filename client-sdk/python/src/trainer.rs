@@ -81,8 +81,9 @@ impl PythonTrainer {
         Ok(Self { object, examples, corrects_gradients, reports_text, raised })
     }
 
-    /// Calls a method with these arguments, a task and a [`Stop`] on a thread of its own. This thread meanwhile asks whether it
-    /// should stop, and lets Python handle its signals: Ctrl-C arrives at the main thread, which may be this one.
+    /// Calls a method with these arguments, a task and a [`Stop`] on a thread of its own. This thread meanwhile asks
+    /// whether it should stop, and lets Python handle its signals: Ctrl-C arrives at the main thread, which may be this
+    /// one.
     fn call<T: Send>(
         &mut self,
         method: &'static str,

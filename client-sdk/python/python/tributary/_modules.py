@@ -47,12 +47,12 @@ def halves(module: torch.nn.Module, names: Any) -> dict[str, torch.Tensor]:
 
 
 class Reached(Mapping[str, np.ndarray]):
-    """The model that is sent back after training from these parameters. An array is made when it is asked for: of a module
-    on a GPU, or of half precision, there is never a second whole copy.
+    """The model that is sent back after training from these parameters. An array is made when it is asked for: of a
+    module on a GPU, or of half precision, there is never a second whole copy.
 
-    Where the module holds less than f32, an array is the global one and what training has changed since it was `loaded`:
-    the error of rounding the global model is no part of it. The `frozen` are sent back as they came: a forward pass moves
-    running statistics, also those that the job has frozen.
+    Where the module holds less than f32, an array is the global one and what training has changed since it was
+    `loaded`: the error of rounding the global model is no part of it. The `frozen` are sent back as they came: a
+    forward pass moves running statistics, also those that the job has frozen.
     """
 
     def __init__(

@@ -29,8 +29,8 @@ def unpack(model: Union[LentModel, bytes], parameters: Iterable[Mapping[str, Any
 
 
 def pieces(arrays: Mapping[str, Any], parameters: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
-    """The bytes of arrays by name, piece by piece. Names must be those of the model, and shapes too. Arrays are taken out
-    of a dictionary, so that those which nobody else has are freed as soon as they are read."""
+    """The bytes of arrays by name, piece by piece. Names must be those of the model, and shapes too. Arrays are taken
+    out of a dictionary, so that those which nobody else has are freed as soon as they are read."""
     parameters = list(parameters)
     strangers = set(arrays) - {parameter["name"] for parameter in parameters}
     if strangers:

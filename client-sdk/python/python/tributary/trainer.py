@@ -243,7 +243,7 @@ class Bridge:
         trained = _on_thread(lambda: self._trainer.train(asked))
         figures = int(trained.examples), int(trained.steps), float(trained.loss), _numbers(trained.metrics)
         arrays = trained.parameters
-        # The dictionary is the trainer's. With a copy of it, each array that only the result has is freed once it is read.
+        # The dictionary may be the trainer's. Of a copy, each array that only the result has is freed once it is read.
         arrays = dict(arrays) if isinstance(arrays, dict) else arrays
         del trained
         local = _core.LocalModel(sum(prod(parameter["shape"]) for parameter in parameters))

@@ -138,9 +138,9 @@ async fn a_client_in_python_answers_analyses() {
     listening.stop().await;
 }
 
-/// Goal: a silo in Python holds a large model twice at most. Method: two rounds of a job of 12 million parameters, whose
-/// vectors are so long that the allocator gives them back to the system at once. The first round downloads the model,
-/// the second adds a model delta to the one that is here. Neither depends on when a process is scheduled.
+/// Goal: a silo in Python holds a large model twice at most. Method: two rounds of a job of 9 million parameters,
+/// whose vectors are so long that the allocator gives them back to the system at once. The first round downloads the
+/// model, the second adds a model delta to the one that is here.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_python_silo_needs_ten_bytes_a_parameter_beside_its_trainer() {
@@ -148,7 +148,7 @@ async fn a_python_silo_needs_ten_bytes_a_parameter_beside_its_trainer() {
     let listening = Listening::start().await;
     let mut file = job_file();
     file["model"] = json!({ "parameters": [
-        { "name": "w", "shape": [10, 1_000_000] }, { "name": "v", "shape": [2_000_000] },
+        { "name": "w", "shape": [7, 1_000_000] }, { "name": "v", "shape": [2_000_000] },
     ] });
     file["update"] = json!({ "codec": "int8" });
     file["download"] = json!({ "delta": true });
