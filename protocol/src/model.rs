@@ -285,7 +285,8 @@ mod tests {
         let mut taken = model.into_values();
         taken[0] = 9.0;
         assert_eq!((clone.values(), clone.values().as_ptr()), (&[1.0, 2.0][..], address));
-        assert_eq!(clone.into_values().as_ptr(), address, "the last one gives its own");
+        let values = clone.into_values();
+        assert_eq!(values.as_ptr(), address, "the last one gives its own");
     }
 
     #[test]
