@@ -5,8 +5,6 @@ use std::sync::Mutex;
 use pyo3::prelude::*;
 use tributary_client::Locked;
 
-use crate::trainer::add_values;
-
 /// The values of a local model, which Python adds in small pieces: no second copy of the model is made.
 #[pyclass(frozen, module = "tributary._core")]
 pub(crate) struct LocalModel {
@@ -32,4 +30,10 @@ impl LocalModel {
     pub(crate) fn take(&self) -> Vec<f32> {
         std::mem::take(&mut self.values.locked())
     }
+}
+
+/// Adds values from bytes; a rest that is no value is left out.
+pub(crate) fn add_values(bytes: &[u8], values: &mut Vec<f32>) {
+    let (added, _) = bytes.as_chunks();
+    values.extend(added.iter().map(|value| f32::from_le_bytes(*value)));
 }

@@ -17,7 +17,7 @@ use tributary_protocol::scalars::Scalars;
 
 use crate::errors::told;
 use crate::lent::LentModel;
-use crate::local::LocalModel;
+use crate::local::{LocalModel, add_values};
 use crate::signals::handle_signals;
 
 /// Whether a training should stop. Python looks before each batch.
@@ -223,10 +223,4 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> Vec<f32> {
     let mut values = Vec::with_capacity(bytes.len() / size_of::<f32>());
     add_values(bytes, &mut values);
     values
-}
-
-/// Adds values from bytes; a rest that is no value is left out.
-pub(crate) fn add_values(bytes: &[u8], values: &mut Vec<f32>) {
-    let (added, _) = bytes.as_chunks();
-    values.extend(added.iter().map(|value| f32::from_le_bytes(*value)));
 }
