@@ -58,7 +58,7 @@ pub(super) struct Device {
 /// An answer to a call.
 enum Answer {
     Success(Bytes),
-    /// A refusal for now.
+    /// The coordinator asks for a later try.
     Later(Duration),
     /// A refusal for good.
     Never(u16),

@@ -185,6 +185,20 @@ async fn play(args: &SoakArgs, output: &Output) -> Result<(), CliError> {
     let samples = sampler.samples;
 
     output.note("ending: the last round, and the last updates");
+    let mut ledger = ended(&world, job, &mut devices).await?;
+    for one in disturbances.iter().filter(|one| one.lacked_driver(args.coordinators)) {
+        ledger.broken.push(format!("nobody took the job over on day {:.1}", one.day));
+    }
+    let measured = measured(args, engine, (ledger, disturbances, samples), &world.tally);
+    output.object(&measured, || text(&measured))?;
+    match measured.ledger.broken.as_slice() {
+        [] => Ok(()),
+        broken => Err(BenchError::Promises(broken[..broken.len().min(SHOWN_MAX)].join("; ")).into()),
+    }
+}
+
+/// Lets the last round and all devices come to an end, and compares what was acknowledged with what is stored.
+async fn ended(world: &World, job: JobId, devices: &mut JoinSet<()>) -> Result<Ledger, CliError> {
     let api = living(&world.network.cluster)?;
     api.change_job(job, JobChange::Pause).await?;
     let is_stuck = !last_round_ended(&api, job).await?;
@@ -197,15 +211,7 @@ async fn play(args: &SoakArgs, output: &Output) -> Result<(), CliError> {
     if late.is_err() {
         ledger.broken.push(format!("{} devices did not come to an end", devices.len()));
     }
-    for one in disturbances.iter().filter(|one| one.lacked_driver(args.coordinators)) {
-        ledger.broken.push(format!("nobody took the job over on day {:.1}", one.day));
-    }
-    let measured = measured(args, engine, (ledger, disturbances, samples), &world.tally);
-    output.object(&measured, || text(&measured))?;
-    match measured.ledger.broken.as_slice() {
-        [] => Ok(()),
-        broken => Err(BenchError::Promises(broken[..broken.len().min(SHOWN_MAX)].join("; ")).into()),
-    }
+    Ok(ledger)
 }
 
 fn living(cluster: &Cluster) -> Result<Api, BenchError> {

@@ -13,7 +13,7 @@ use tributary_protocol::state::{AssignmentState, Task};
 use tributary_protocol::traffic::Traffic;
 
 use super::traffic::TrafficRow;
-use super::tx::{Json, Text, execute, fetch, fetch_in, insert_all, stored};
+use super::tx::{Json, Text, execute, execute_all, fetch, fetch_in, stored};
 use super::{DbError, RoundKey, RoundRow, Tx};
 
 /// An assignment to store.
@@ -237,7 +237,7 @@ impl Tx {
         }
         let sql = "insert into assignments (id, job, task, round, client, state, assigned_at_ms, base_version, \
                    examples, places, deadline_at_ms, seed) ";
-        insert_all!(self, sql, assignments, |values, assignment| {
+        execute_all!(self, sql, assignments, |values, assignment| {
             let NewAssignment { id, round, client, base_version, examples, places, term } = *assignment;
             let (deadline_at_ms, seed) = columns(term);
             values.push_bind(id.to_string()).push_bind(round.job.to_string()).push_bind(round.task.as_str());

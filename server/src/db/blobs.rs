@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::tx::{execute, fetch, fetch_in, insert_all, stored};
+use super::tx::{execute, execute_all, fetch, fetch_in, stored};
 use super::{DbError, RoundKey, Tx};
 
 /// Length of every chunk but the last. No database buffers more of a body than this at once.
@@ -115,7 +115,7 @@ impl Tx {
     /// As [`Self::insert_object`].
     pub async fn insert_objects(&mut self, objects: &[(String, ObjectRow)]) -> Result<(), DbError> {
         let sql = "insert into objects (blob, object, begins, bytes, crc) ";
-        insert_all!(self, sql, objects, |values, (name, object)| {
+        execute_all!(self, sql, objects, |values, (name, object)| {
             values.push_bind(name.as_str()).push_bind(object.object.as_str()).push_bind(stored(object.begins));
             values.push_bind(stored(object.bytes)).push_bind(i64::from(object.crc));
         });

@@ -9,7 +9,7 @@ use tributary_protocol::operator::{Lease, Node};
 use tributary_protocol::state::NodeState;
 use tributary_protocol::update::CodecName;
 
-use super::tx::{Json, Text, execute, fetch, fetch_in, insert_all, on_postgres, stored};
+use super::tx::{Json, Text, execute, execute_all, fetch, on_postgres, stored};
 use super::{DbError, Tx};
 use tributary_engine::round::Candidate;
 
@@ -256,7 +256,7 @@ impl Tx {
                      schema_sha256 = excluded.schema_sha256, answers = excluded.answers, masks = excluded.masks, \
                      signs = excluded.signs, relay = excluded.relay, attributes = excluded.attributes, \
                      codecs = excluded.codecs, abilities = excluded.abilities, sets = excluded.sets";
-        insert_all!(self, sql, &rows, again, |values, (population, candidate, texts)| {
+        execute_all!(self, sql, &rows, again, |values, (population, candidate, texts)| {
             values.push_bind(node.as_str()).push_bind(until_ms).push_bind(population.as_str());
             values.push_bind(candidate.client.to_string()).push_bind(stored(candidate.number));
             values.push_bind(stored(candidate.examples));
@@ -273,7 +273,7 @@ impl Tx {
     /// Deletes the seats of these clients at this node.
     pub async fn stand_up(&mut self, node: &Name, clients: &[ClientId]) -> Result<(), DbError> {
         self.lock_seats(clients).await?;
-        insert_all!(self, "delete from seats where (client, node) in (", clients, ")", |values, client| {
+        execute_all!(self, "delete from seats where (client, node) in (", clients, ")", |values, client| {
             values.push_bind(client.to_string()).push_bind(node.as_str());
         });
         Ok(())
@@ -282,9 +282,9 @@ impl Tx {
     /// Deletes the seats of these clients, whichever nodes hold them.
     pub async fn stand_up_everywhere(&mut self, clients: &[ClientId]) -> Result<(), DbError> {
         self.lock_seats(clients).await?;
-        let ids: Vec<String> = clients.iter().map(ClientId::to_string).collect();
-        let _: Vec<(String,)> =
-            fetch_in!(self, (String,), "delete from seats where client in ", &ids, " returning client");
+        execute_all!(self, "delete from seats where client in (", clients, ")", |values, client| {
+            values.push_bind(client.to_string());
+        });
         Ok(())
     }
 

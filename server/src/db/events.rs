@@ -5,7 +5,7 @@ use tributary_protocol::operator::Event;
 use tributary_protocol::state::Task;
 
 use super::jobs::number;
-use super::tx::{Text, fetch, insert_all, stored};
+use super::tx::{Text, execute_all, fetch, stored};
 use super::{DbError, Transition, Tx};
 
 #[derive(sqlx::FromRow)]
@@ -48,7 +48,7 @@ impl Tx {
         let (last, population) = fetch!(self, (i64, String), fetch_one, sql, &job, count);
         let numbered: Vec<_> = (last - count + 1..).zip(transitions).collect();
         let sql = "insert into events (job, sequence, at_ms, task, round, assignment, became, cause) ";
-        insert_all!(self, sql, &numbered, |values, (sequence, transition)| {
+        execute_all!(self, sql, &numbered, |values, (sequence, transition)| {
             let round = transition.round();
             values.push_bind(job.as_str()).push_bind(*sequence).push_bind(now_ms);
             values.push_bind(round.map(|(task, _)| task.as_str()));

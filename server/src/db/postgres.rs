@@ -204,7 +204,7 @@ impl Drop for PostgresTx {
             return self.shared.give_back(connection);
         }
         // A statement failed, or its caller went away before the answer: it may still run, and the connection may be
-        // broken. Whoever comes next does not wait for that.
+        // broken. The next user of a connection does not wait for it.
         let (Ok(runtime), is_open) = (Handle::try_current(), self.is_open) else { return };
         let (shared, place) = (Arc::clone(&self.shared), self.place.take());
         runtime.spawn(async move {

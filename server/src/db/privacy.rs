@@ -9,7 +9,7 @@ use tributary_protocol::id::{ClientId, JobId};
 use tributary_protocol::job_file::{JobFile, Mechanism};
 use tributary_protocol::operator::LedgerEntry;
 
-use super::tx::{Text, execute, fetch, fetch_in, insert_all};
+use super::tx::{Text, execute, execute_all, fetch, fetch_in};
 use super::{DbError, RoundKey, Tx};
 
 #[derive(sqlx::FromRow)]
@@ -225,7 +225,7 @@ impl Tx {
         let sql = "insert into privacy_units (job, unit, updates, version) ";
         let counted = " on conflict (unit, job) do update \
                        set updates = privacy_units.updates + 1, version = excluded.version";
-        insert_all!(self, sql, units, counted, |values, unit| {
+        execute_all!(self, sql, units, counted, |values, unit| {
             values.push_bind(job.as_str()).push_bind(unit.as_str()).push_bind(1i64).push_bind(version);
         });
         let after = |unit: &String| before.get(unit).map_or(0, |contributed| contributed.updates) + 1;

@@ -13,7 +13,7 @@ use tributary_protocol::traffic::Traffic;
 
 use super::measured::MeasuredRow;
 use super::traffic::TrafficRow;
-use super::tx::{Json, Text, execute, fetch, insert_all, stored};
+use super::tx::{Json, Text, execute, execute_all, fetch, stored};
 use super::{DbError, Tx};
 use crate::metrics::Counted;
 
@@ -367,7 +367,7 @@ impl Tx {
         // Both engines name the columns of a list of values so.
         let sql = "update assignments set cosine = listed.column2 from (";
         let rest = ") as listed where assignments.id = listed.column1";
-        insert_all!(self, sql, cosines, rest, |values, (assignment, cosine)| {
+        execute_all!(self, sql, cosines, rest, |values, (assignment, cosine)| {
             values.push_bind(assignment.to_string()).push_bind(*cosine);
         });
         Ok(())

@@ -9,7 +9,7 @@ use tributary_protocol::secure::Survivors;
 use tributary_protocol::secure::messages::Join;
 use tributary_protocol::state::{GroupFailure, GroupStage};
 
-use super::tx::{Text, execute, fetch, fetch_in, insert_all, stored};
+use super::tx::{Text, execute, execute_all, fetch, fetch_in, stored};
 use super::{DbError, RoundKey, Tx, masked_key};
 
 /// A group of a round.
@@ -389,7 +389,7 @@ impl Tx {
         let sql = "insert into secure_shares (group_id, stage, sender, recipient, share) ";
         let (group, sender) = (group.to_string(), i64::from(sender));
         let stored = async {
-            insert_all!(self, sql, shares, |values, (recipient, share)| {
+            execute_all!(self, sql, shares, |values, (recipient, share)| {
                 values.push_bind(group.as_str()).push_bind(stage.as_str()).push_bind(sender);
                 values.push_bind(i64::from(*recipient)).push_bind(share.as_slice());
             });

@@ -134,12 +134,12 @@ macro_rules! fetch {
     };
 }
 
-/// Runs a statement for rows, several with each: `insert_all!(tx, "insert into t (a, b) ", rows, |values, row| { .. })`
+/// Runs a statement for rows, several with each: `execute_all!(tx, "insert into t (a) ", rows, |values, row| { .. })`
 /// binds the values of each row. A text may stand behind the rows. A statement costs two thread switches on SQLite and
 /// a round trip on PostgreSQL, whatever the number of its rows.
-macro_rules! insert_all {
+macro_rules! execute_all {
     ($tx:expr, $sql:expr, $rows:expr, |$values:ident, $row:pat_param| $bind:block) => {
-        $crate::db::tx::insert_all!($tx, $sql, $rows, "", |$values, $row| $bind)
+        $crate::db::tx::execute_all!($tx, $sql, $rows, "", |$values, $row| $bind)
     };
     ($tx:expr, $sql:expr, $rows:expr, $conflicts:expr, |$values:ident, $row:pat_param| $bind:block) => {
         for rows in $crate::db::tx::batches($rows) {
@@ -249,7 +249,7 @@ macro_rules! on_postgres {
     };
 }
 
-pub(super) use {execute, fetch, fetch_in, insert_all, on_postgres};
+pub(super) use {execute, execute_all, fetch, fetch_in, on_postgres};
 
 /// A nullable text column as the type that parses from it. (For other columns `#[sqlx(try_from = "String")]` does the
 /// same.)

@@ -158,9 +158,8 @@ async fn write(services: &Services, batch: &[(ClientId, Change)]) -> Result<(), 
             Change::Stood => stood.push(*client),
         }
     }
-    // Sorted by key, and apart, so that two coordinators never wait for each other's rows.
+    // In one order, and apart, so that two coordinators never wait for each other's rows.
     sat.sort_unstable_by_key(|(_, candidate)| candidate.client);
-    stood.sort_unstable();
     if !stood.is_empty() {
         let mut tx = services.db.begin_losable().await?;
         tx.stand_up(&services.node, &stood).await?;
