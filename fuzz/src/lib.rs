@@ -1,5 +1,7 @@
 //! Shared code of the fuzz targets: an update of arbitrary bytes is refused, or its delta satisfies all guarantees.
 
+pub mod link;
+
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use tributary_protocol::body::{UnpackError, Unpacker};

@@ -4,13 +4,15 @@
 use std::fs;
 use std::path::Path;
 
+use tributary_fuzz::link::{ATTEMPT, VALUES, reduced, sum_frame};
 use tributary_fuzz::{data_begins, expected_sum, header, parameters};
 use tributary_protocol::body::shrink;
 use tributary_protocol::fixed::{Contribution, Weight, quantise};
+use tributary_protocol::group::{Abort, AbortReason, FrameHeader, FrameKind};
 use tributary_protocol::model::Model;
 use tributary_protocol::safetensors::model_to_bytes;
 use tributary_protocol::seed::Seed;
-use tributary_protocol::sum::SumWriter;
+use tributary_protocol::sum::{SumWriter, pack_run};
 use tributary_protocol::update::{CodecName, encode};
 
 fn main() -> std::io::Result<()> {
@@ -47,7 +49,16 @@ fn main() -> std::io::Result<()> {
             keep("body", &format!("{codec}-{name}"), &shrink(file))?;
         }
     }
-    Ok(())
+    // Alive, and all frames of a left neighbour that adds twos; the bodies alone, each after its choice and its length.
+    let [mut one, mut three] = [Vec::new(), Vec::new()];
+    pack_run(&[2; VALUES / 2], &mut one);
+    pack_run(&[3; VALUES / 2], &mut three);
+    let alive = FrameHeader::of(FrameKind::Alive, 1, ATTEMPT).encode();
+    let frames = [&alive[..], &sum_frame(0, 0, &one), &sum_frame(1, 0, &three)].concat();
+    reduced(&frames).expect("these are all frames of the neighbour");
+    keep("link", "frames", &frames)?;
+    let abort = Abort { rank: 1, step: 1, reason: AbortReason::Closed }.encode();
+    keep("link", "bodies", &[&[0, 8], &one[..one.len().min(64)], &[4, 8], &three, &[3, 1], &abort].concat())
 }
 
 /// The sum of one update with 40 binary places.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 use super::fixtures::{ATTEMPT, GROUP, Host, Member, closed, hello, is_refused};
 use crate::group::{Hello, LinkError, Listener, OpenGroup, PeerKey};
@@ -98,4 +99,46 @@ async fn without_an_open_group_a_connection_is_closed_unread() {
     let _ = talking.write_all(&[22; 1024]).await;
     closed(&mut talking).await;
     assert_eq!(host.clock.asleep_max(), 0, "no handshake has begun");
+}
+
+/// Passes one connection on to the host. Returns what its client sent.
+async fn recorded(sockets: TcpListener, mut to: TcpStream) -> Vec<u8> {
+    let (mut from, _) = sockets.accept().await.unwrap();
+    let (mut bytes, mut piece, mut back) = (Vec::new(), [0; 4096], [0; 4096]);
+    loop {
+        tokio::select! {
+            read = from.read(&mut piece) => match read {
+                Ok(count @ 1..) => {
+                    bytes.extend_from_slice(&piece[..count]);
+                    to.write_all(&piece[..count]).await.unwrap();
+                }
+                _ => return bytes,
+            },
+            read = to.read(&mut back) => match read {
+                Ok(count @ 1..) => from.write_all(&back[..count]).await.unwrap(),
+                _ => return bytes,
+            },
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_member_sent_before_is_of_no_use_to_others() {
+    let (host, member) = (Host::new().await, Member::new());
+    let admission = host.admit(&[&member]);
+    let sockets = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = sockets.local_addr().unwrap().to_string();
+    let recording = tokio::spawn(recorded(sockets, host.tcp().await));
+    let link = member.connect_to(&address, host.member.key, hello(1)).await.unwrap();
+    drop((link, admission.accept(1).await.unwrap()));
+    let recorded = recording.await.unwrap();
+    assert!(recorded.len() > 500, "the handshake and the hello");
+    for _ in 0..3 {
+        let mut again = host.tcp().await;
+        // It may be closed before all is sent.
+        let _ = again.write_all(&recorded).await;
+        closed(&mut again).await;
+        assert!(admission.accept(1).now_or_never().is_none());
+    }
+    assert!(member.connect(&host, hello(1)).await.is_ok());
 }
