@@ -639,22 +639,41 @@ create table ring_members (
     bytes_sent bigint,
     bytes_received bigint,
     took_ms bigint,
+    -- Kilobits in a second that its link to the next member took.
+    sent_kbit_s bigint,
     -- Whether it was asked for the sum.
     asked bigint not null default 0 check (asked in (0, 1)),
     -- Whom it could not go on with: a position, what that did, and the step.
     blames bigint,
     blames_for text check (blames_for in ('unreachable', 'silent', 'closed', 'wrong')),
     blames_step bigint,
+    -- Whether its link to the next member goes through a coordinator, through which one, and what that passed on.
+    relayed bigint not null default 0 check (relayed in (0, 1)),
+    relayed_by text,
+    relayed_bytes bigint,
     primary key (attempt, position)
 );
 create index ring_members_by_assignment on ring_members (assignment);
+
+-- The way from one client to another one, to which it connects and sends.
+create table ring_pairs (
+    sender text not null references clients (id) on delete cascade,
+    receiver text not null references clients (id) on delete cascade,
+    -- When the sender last could not connect.
+    unreachable_at_ms bigint,
+    -- The newest measurement, and when it was told.
+    kbit_s bigint,
+    measured_at_ms bigint,
+    primary key (sender, receiver)
+);
+create index ring_pairs_by_receiver on ring_pairs (receiver);
 
 -- Rounds whose members send their own updates after all.
 create table ring_stars (
     job text not null,
     task text not null,
     round bigint not null,
-    reason text not null check (reason in ('time', 'attempts', 'too_few', 'disagreement')),
+    reason text not null check (reason in ('time', 'attempts', 'too_few', 'disagreement', 'links')),
     at_ms bigint not null,
     primary key (job, task, round),
     foreign key (job, task, round) references rounds (job, task, number) on delete cascade

@@ -207,6 +207,8 @@ states! {
         TooFew = "too_few",
         /// No majority of the members has the same sum.
         Disagreement = "disagreement",
+        /// Between its members, the coordinator would carry more of a group than their own updates are.
+        Links = "links",
     }
 }
 
@@ -339,6 +341,8 @@ states! {
         ClassShutOut = "class_shut_out",
         /// Many clients cannot follow the plan: their SDKs lack something.
         CannotFollow = "cannot_follow",
+        /// Clients that listen for other members of groups.
+        Listeners = "listeners",
         /// Waiting clients have tables with other columns or classes.
         OtherTables = "other_tables",
         /// The loss rises.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tributary_engine::round::Pace;
-use tributary_engine::story::{OtherTables, ShutOut, Unable};
+use tributary_engine::story::{Listeners, OtherTables, ShutOut, Unable};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{Answer, Engine, EpsilonPair, Health, LoadSample};
@@ -20,6 +20,7 @@ use crate::guard::{Guard, Limits};
 use crate::models::Models;
 use crate::people::People;
 use crate::releases::known::Releases;
+use crate::ring::links::Meetings;
 use crate::runtime::history::History;
 use crate::runtime::kept::Kept;
 use crate::services::Services;
@@ -60,8 +61,9 @@ pub struct App {
     pub(crate) releases: Releases,
     /// The device class that each job shuts out, if any. The answer reads thousands of sessions.
     pub(crate) shut_out: Kept<JobId, Option<ShutOut>>,
-    /// For each running job, the clients that cannot follow its plan. It visits every client of the population.
-    pub(crate) unable: Kept<JobId, Option<Unable>>,
+    /// For each running job, the clients that cannot follow its plan, and those that listen where it needs such. It
+    /// visits every client of the population.
+    pub(crate) unable: Kept<JobId, (Option<Unable>, Option<Listeners>)>,
     /// For each job whose round collects clients, those with other tables. It visits all that wait.
     pub(crate) other_tables: Kept<JobId, OtherTables>,
     /// How each ended job is: no more of it changes.
@@ -77,6 +79,8 @@ pub struct App {
     /// The load of the last hour.
     pub load: History<LoadSample>,
     pub guard: Guard,
+    /// Where members of groups meet that cannot reach each other.
+    pub(crate) links: Arc<Meetings>,
     /// Fingerprint of the private CA that enrolment tokens name.
     pub ca: Option<Sha256Hash>,
     /// The address at which clients reach the coordinator, where it has one of its own.
@@ -120,6 +124,7 @@ impl App {
             health: Kept::new(HEALTH_KEPT_MS),
             load: History::new(LOAD_SAMPLES_MAX),
             guard: Guard::new(limits, &services.metrics),
+            links: Arc::default(),
             ca,
             clients_url,
             services,

@@ -37,6 +37,7 @@ pub(super) fn bytes(members: &[RingMember], updates: &Updates, sums: &[Sum]) -> 
             bytes_sent: sum.sent_bytes,
             bytes_received: sum.received_bytes,
             took_ms: sum.took_ms,
+            sent_kbit_s: None,
         })
     });
     let examples = updates.of_members.iter().map(|update| u64::from(update.examples)).sum();

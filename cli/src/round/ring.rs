@@ -12,7 +12,8 @@ pub(super) fn tables(ring: &RoundRing, width: Option<u16>) -> String {
 
 fn table(attempt: &RingAttempt, width: Option<u16>) -> String {
     let sum = attempt.sha256.map(|sha256| format!(", SHA-256 {sha256}")).unwrap_or_default();
-    let header = ["client", "examples", "sent", "received", "took", "brings the sum", "could not go on with"];
+    let header =
+        ["client", "examples", "sent", "received", "line", "relayed", "took", "brings the sum", "could not go on with"];
     let rows = attempt.members.iter().map(row);
     format!("attempt {}: {}{sum}\n{}", attempt.number, attempt.state, output::table(&header, rows, width))
 }
@@ -26,6 +27,8 @@ fn row(member: &RingPart) -> Vec<String> {
         member.weight.to_string(),
         or_dash(member.bytes_sent, bytes),
         or_dash(member.bytes_received, bytes),
+        or_dash(member.sent_kbit_s, |kbit_s| format!("{:.1} Mbit/s", kbit_s as f64 / 1e3)),
+        if member.relayed { or_dash(member.relayed_bytes, bytes) } else { String::new() },
         or_dash(member.took_ms, duration_ms),
         if member.brings { "yes".into() } else { String::new() },
         or_dash(stall, |stall| stall),
@@ -50,6 +53,9 @@ mod tests {
             bytes_sent: Some(2_500),
             bytes_received: None,
             took_ms: None,
+            sent_kbit_s: Some(94_000),
+            relayed: true,
+            relayed_bytes: Some(7_000),
             stall,
         };
         let stall = RingBlame { client_number: 9, what: StallKind::Silent, step: 3 };
@@ -66,7 +72,13 @@ mod tests {
         };
         let text = tables(&RoundRing { attempts: vec![attempt], ..RoundRing::default() }, None);
         assert!(text.contains("attempt 2: failed"), "{text}");
-        assert!(text.contains("2.5 kB") && text.contains("client 9 (silent, step 3)"), "{text}");
+        assert!(
+            text.contains("2.5 kB")
+                && text.contains("7.0 kB")
+                && text.contains("94.0 Mbit/s")
+                && text.contains("client 9 (silent, step 3)"),
+            "{text}"
+        );
         assert_eq!(tables(&RoundRing::default(), None), "");
     }
 }

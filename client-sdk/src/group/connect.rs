@@ -14,6 +14,7 @@ use super::peer::PeerKey;
 use super::tls::{client_config, peer_of};
 use crate::clock::{Clock, within};
 use crate::keys::KeyStore;
+use crate::transport::Wire;
 
 /// Opens a connection to `address`, a host with a port, where the member with the key `peer` listens. `hello` goes to
 /// it, and the link is there once it has answered.
@@ -28,15 +29,27 @@ pub async fn connect(
     clock: &dyn Clock,
     limit_ms: u64,
 ) -> Result<Link, LinkError> {
-    let opened = within(clock, Duration::from_millis(limit_ms), open(address, keys, peer, hello)).await;
+    let opened = async {
+        let unreachable = |error: std::io::Error| LinkError::Unreachable(error.to_string());
+        let stream = TcpStream::connect(address).await.map_err(unreachable)?;
+        stream.set_nodelay(true).map_err(unreachable)?;
+        connect_over(Box::new(stream), keys, peer, hello).await
+    };
+    let opened = within(clock, Duration::from_millis(limit_ms), opened).await;
     opened.unwrap_or(Err(LinkError::TimedOut { limit_ms }))
 }
 
-async fn open(address: &str, keys: &Arc<dyn KeyStore>, peer: PeerKey, hello: Hello) -> Result<Link, LinkError> {
+/// The same over a connection that is there, at whose other end is the member or somebody else.
+///
+/// # Errors
+/// [`LinkError`] if it is somebody else.
+pub(crate) async fn connect_over(
+    stream: Wire,
+    keys: &Arc<dyn KeyStore>,
+    peer: PeerKey,
+    hello: Hello,
+) -> Result<Link, LinkError> {
     let config = Arc::new(client_config(keys, peer)?);
-    let unreachable = |error: std::io::Error| LinkError::Unreachable(error.to_string());
-    let stream = TcpStream::connect(address).await.map_err(unreachable)?;
-    stream.set_nodelay(true).map_err(unreachable)?;
     // rustls asks for a name, which is neither sent nor compared.
     let name = ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let stream = TlsConnector::from(config).connect(name, stream).await;

@@ -5,18 +5,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsStream;
 
 use super::hello::HelloError;
 use crate::keys::KeyError;
+use crate::transport::Wire;
 
 /// An encrypted connection to a member whose key and rank are those of the roster. Both first frames have been sent.
 /// Dropping it closes the connection.
 #[derive(Debug)]
 pub struct Link {
-    stream: TlsStream<TcpStream>,
+    stream: TlsStream<Wire>,
     rank: u16,
     /// Its place among the connections of its group; `None` if it was opened from here.
     _place: Option<OwnedSemaphorePermit>,
@@ -76,7 +76,7 @@ impl LinkError {
 }
 
 impl Link {
-    pub(super) fn new(stream: TlsStream<TcpStream>, rank: u16, place: Option<OwnedSemaphorePermit>) -> Self {
+    pub(super) fn new(stream: TlsStream<Wire>, rank: u16, place: Option<OwnedSemaphorePermit>) -> Self {
         Self { stream, rank, _place: place }
     }
 

@@ -1,5 +1,6 @@
 //! Accepting connections of members.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use super::link::{Link, LinkError};
 use super::tls::{peer_of, server_config};
 use crate::clock::{Clock, within};
 use crate::keys::KeyStore;
+use crate::transport::Wire;
 
 /// Longest time from a connection to the end of the first frames, in milliseconds.
 pub(super) const HANDSHAKE_MS_MAX: u64 = 10_000;
@@ -27,7 +29,7 @@ const ACCEPT_PAUSE_MS: u64 = 100;
 #[derive(Debug)]
 pub struct Listener {
     local_address: SocketAddr,
-    admitted: Arc<Admitted>,
+    welcome: Welcome,
     task: AbortHandle,
 }
 
@@ -44,8 +46,8 @@ impl Listener {
         let sockets = TcpListener::bind(address).await.map_err(failed)?;
         let local_address = sockets.local_addr().map_err(failed)?;
         let welcome = Welcome { acceptor: Arc::new(config).into(), admitted: Arc::clone(&admitted), clock };
-        let task = tokio::spawn(listen(sockets, welcome)).abort_handle();
-        Ok(Self { local_address, admitted, task })
+        let task = tokio::spawn(listen(sockets, welcome.clone())).abort_handle();
+        Ok(Self { local_address, welcome, task })
     }
 
     /// Where it listens: the port is the one that the system chose if port 0 was asked for.
@@ -56,14 +58,22 @@ impl Listener {
     /// Lets the members of a group connect.
     #[must_use = "members may connect only while it lives"]
     pub fn admit(&self, group: OpenGroup) -> Admission {
-        self.admitted.admit(group)
+        self.welcome.admitted.admit(group)
+    }
+
+    /// Takes a connection that came another way than through the port. Its link goes to the [`Admission`] of its group.
+    ///
+    /// # Errors
+    /// [`LinkError`] if no member of an open group is at its other end.
+    pub(crate) async fn welcome(&self, stream: Wire) -> Result<(), LinkError> {
+        self.welcome.link(stream).await
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
         self.task.abort();
-        self.admitted.end();
+        self.welcome.admitted.end();
     }
 }
 
@@ -96,18 +106,28 @@ struct Welcome {
     clock: Arc<dyn Clock>,
 }
 
+impl fmt::Debug for Welcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Welcome").field("admitted", &self.admitted).finish_non_exhaustive()
+    }
+}
+
 impl Welcome {
     async fn limited(&self, stream: TcpStream, address: SocketAddr) {
         let limit_ms = HANDSHAKE_MS_MAX;
-        let done = within(&*self.clock, Duration::from_millis(limit_ms), self.link(stream)).await;
+        let done = within(&*self.clock, Duration::from_millis(limit_ms), self.socket(stream)).await;
         if let Err(error) = done.unwrap_or(Err(LinkError::TimedOut { limit_ms })) {
             tracing::debug!(%address, %error, "a connection is refused");
         }
     }
 
-    async fn link(&self, stream: TcpStream) -> Result<(), LinkError> {
+    async fn socket(&self, stream: TcpStream) -> Result<(), LinkError> {
+        stream.set_nodelay(true).map_err(|error| LinkError::of(&error))?;
+        self.link(Box::new(stream)).await
+    }
+
+    async fn link(&self, stream: Wire) -> Result<(), LinkError> {
         let lost = |error: io::Error| LinkError::of(&error);
-        stream.set_nodelay(true).map_err(lost)?;
         let mut stream = self.acceptor.accept(stream).await.map_err(lost)?;
         let key = peer_of(stream.get_ref().1)?;
         let hello = hello::receive(&mut stream).await.map_err(lost)??;

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`PeerKey`] | how a roster names the key of a member |
 //! | [`Listener`] | accepts connections of members while an [`Admission`] of their group lives |
+//! | `metered` | a link with a measure of how fast it takes what is sent |
 //! | `listening` | the one listener of a client, made when its first group needs it |
 //! | [`connect`] | opens a connection to a member |
 //! | [`Link`], [`LinkError`] | a connection to the right member, or why there is none |
@@ -24,6 +25,7 @@ mod hello;
 mod link;
 mod listen;
 mod listening;
+mod metered;
 mod peer;
 #[cfg(test)]
 mod tests;
@@ -31,8 +33,10 @@ mod tls;
 
 pub use admitted::{Admission, OpenGroup};
 pub use connect::connect;
+pub(crate) use connect::connect_over;
 pub use hello::{Hello, HelloError};
 pub use link::{Link, LinkError};
 pub use listen::Listener;
 pub(crate) use listening::Listening;
+pub(crate) use metered::{Meter, Metered};
 pub use peer::PeerKey;

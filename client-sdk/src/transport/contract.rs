@@ -24,6 +24,17 @@ pub trait Transport: Debug + Send + Sync {
     /// [`TransportError`] if no response came.
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>>;
 
+    /// Sends one request that asks for an upgrade (RFC 9110, section 7.8), over HTTP/1.1, and returns the connection
+    /// that it becomes. Links of groups through the coordinator need it.
+    ///
+    /// # Errors
+    /// [`TransportError`] if the status of the response is not 101, or the transport cannot do this.
+    #[cfg(feature = "group")]
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Wire, TransportError>> {
+        let _ = request;
+        Box::pin(async { Err(TransportError::Failed("this transport upgrades no connections".into())) })
+    }
+
     /// Whether [`Self::present`] is supported. Without it, the client authenticates with its secret alone.
     fn presents_certificates(&self) -> bool {
         false
@@ -40,6 +51,17 @@ pub trait Transport: Debug + Send + Sync {
         Err(TransportError::Failed("this transport presents no certificates".into()))
     }
 }
+
+/// Both directions of a connection.
+#[cfg(feature = "group")]
+pub trait Duplex: tokio::io::AsyncRead + tokio::io::AsyncWrite + Debug + Send + Unpin {}
+
+#[cfg(feature = "group")]
+impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Debug + Send + Unpin> Duplex for T {}
+
+/// A connection of some kind.
+#[cfg(feature = "group")]
+pub type Wire = Box<dyn Duplex>;
 
 /// One request of the device API.
 #[derive(Clone)]

@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, IF_NONE_MATCH};
+#[cfg(feature = "group")]
+use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -246,6 +248,18 @@ impl Coordinator {
         message: &impl Serialize,
     ) -> Result<Option<Vec<u8>>, ClientError> {
         self.answered(with_json(self.request(Method::PUT, secret, path), message)).await
+    }
+
+    /// The connection that a request becomes. It is asked once.
+    #[cfg(feature = "group")]
+    pub(crate) async fn upgraded(
+        &self,
+        secret: &Secret,
+        path: &str,
+        name: &str,
+    ) -> Result<super::contract::Wire, super::TransportError> {
+        let call = with_header(self.request(Method::GET, secret, path), CONNECTION, "upgrade");
+        self.transport.upgrade(with_header(call, UPGRADE, name)).await
     }
 
     async fn answered(&self, call: Request) -> Result<Option<Vec<u8>>, ClientError> {

@@ -11,6 +11,8 @@ use futures_util::TryStreamExt;
 use futures_util::future::BoxFuture;
 use http::Method;
 
+#[cfg(feature = "group")]
+use super::contract::Wire;
 use super::contract::{Request, Response, Transport, TransportError};
 use super::trust::Trust;
 use crate::keys::ClientCertificate;
@@ -25,6 +27,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct HttpTransport {
     /// Replaced when the client gets a certificate: its connections were opened without it.
     http: Arc<Mutex<reqwest::Client>>,
+    /// The same with HTTP/1.1 alone, for connections that are upgraded.
+    #[cfg(feature = "group")]
+    http1: Arc<Mutex<reqwest::Client>>,
     /// `None`: the app's own HTTP client, whose TLS is the app's.
     connect: Option<Connect>,
 }
@@ -46,7 +51,12 @@ impl HttpTransport {
     /// Sends over this client: its proxy, certificates and connection pool. It should follow no redirects. It presents
     /// no certificate of the coordinator; [`Self::with_settings`] does.
     pub fn new(http: reqwest::Client) -> Self {
-        Self { http: Arc::new(Mutex::new(http)), connect: None }
+        Self {
+            #[cfg(feature = "group")]
+            http1: Arc::new(Mutex::new(http.clone())),
+            http: Arc::new(Mutex::new(http)),
+            connect: None,
+        }
     }
 
     /// Sends over a client of its own, which waits 10 s for a connection, follows no redirects and trusts the system's
@@ -76,8 +86,10 @@ impl HttpTransport {
         settings: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync + 'static,
     ) -> Result<Self, TransportError> {
         let connect = Connect { trust: trust.clone(), settings: Arc::new(settings) };
-        let http = connect.client(None)?;
-        Ok(Self { connect: Some(connect), ..Self::new(http) })
+        let transport = Self::new(connect.client(None, false)?);
+        #[cfg(feature = "group")]
+        connect.client(None, true).map(|http1| *transport.http1.locked() = http1)?;
+        Ok(Self { connect: Some(connect), ..transport })
     }
 
     fn http(&self) -> reqwest::Client {
@@ -86,7 +98,12 @@ impl HttpTransport {
 }
 
 impl Connect {
-    fn client(&self, certificate: Option<&ClientCertificate>) -> Result<reqwest::Client, TransportError> {
+    /// One that speaks HTTP/1.1 alone if that is asked for.
+    fn client(
+        &self,
+        certificate: Option<&ClientCertificate>,
+        is_http1: bool,
+    ) -> Result<reqwest::Client, TransportError> {
         tributary_tls::install();
         let config = match certificate {
             Some(certificate) => self.trust.client_config_presenting(certificate).map(Some),
@@ -97,8 +114,12 @@ impl Connect {
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("tributary-client/", env!("CARGO_PKG_VERSION")));
         let http = (self.settings)(http);
+        let http = if is_http1 { http.http1_only() } else { http };
         let http = match config.map_err(|error| TransportError::Failed(error.to_string()))? {
-            Some(config) => http.tls_backend_preconfigured(config),
+            Some(mut config) => {
+                config.alpn_protocols.retain(|protocol| !is_http1 || protocol == b"http/1.1");
+                http.tls_backend_preconfigured(config)
+            }
             None => http,
         };
         http.build().map_err(with_causes)
@@ -121,6 +142,20 @@ impl Transport for HttpTransport {
         })
     }
 
+    #[cfg(feature = "group")]
+    fn upgrade(&self, request: Request) -> BoxFuture<'_, Result<Wire, TransportError>> {
+        Box::pin(async move {
+            let Request { method, url, headers, body: _ } = request;
+            let http1 = self.http1.locked().clone();
+            let response = http1.request(method, url).headers(headers).send().await.map_err(with_causes)?;
+            if response.status() != http::StatusCode::SWITCHING_PROTOCOLS {
+                return Err(TransportError::Failed(format!("status {}", response.status())));
+            }
+            let wire: Wire = Box::new(response.upgrade().await.map_err(with_causes)?);
+            Ok(wire)
+        })
+    }
+
     fn presents_certificates(&self) -> bool {
         self.connect.is_some()
     }
@@ -129,7 +164,9 @@ impl Transport for HttpTransport {
         let connect = self.connect.as_ref();
         let connect =
             connect.ok_or_else(|| TransportError::Failed("the app's HTTP client presents no certificates".into()))?;
-        let http = connect.client(Some(certificate))?;
+        let http = connect.client(Some(certificate), false)?;
+        #[cfg(feature = "group")]
+        connect.client(Some(certificate), true).map(|http1| *self.http1.locked() = http1)?;
         *self.http.locked() = http;
         Ok(())
     }

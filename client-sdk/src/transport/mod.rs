@@ -26,5 +26,7 @@ pub(crate) use self::http::is_url;
 #[cfg(feature = "native")]
 pub use self::http::{HttpTransport, is_exposed};
 pub use contract::{Body, Request, Response, Transport, TransportError};
+#[cfg(feature = "group")]
+pub use contract::{Duplex, Wire};
 #[cfg(feature = "native")]
 pub use trust::{Trust, TrustError};

@@ -14,6 +14,7 @@ pub fn ringed(ring: &RoundRing) -> Option<String> {
             StarReason::Attempts => "no further group may form",
             StarReason::TooFew => "too few were left for a group",
             StarReason::Disagreement => "no majority had the same sum",
+            StarReason::Links => "a group would send more through the coordinator than their updates are",
         };
         format!("Members send their own updates to the coordinator, because {why}.")
     }));
@@ -71,6 +72,9 @@ mod tests {
             bytes_sent: None,
             bytes_received: None,
             took_ms: None,
+            sent_kbit_s: None,
+            relayed: false,
+            relayed_bytes: None,
             stall: blames.map(|(client_number, what)| RingBlame { client_number, what, step: 2 }),
         }
     }

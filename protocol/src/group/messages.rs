@@ -6,6 +6,7 @@
 //! | `PUT /device/v1/assignments/{id}/ring/stall` | [`RingStall`] | 204 |
 //! | `PUT /device/v1/assignments/{id}/ring/outcome` | [`RingOutcome`] | [`RingAnswer`], or 204: ask again |
 //! | `PUT /device/v1/assignments/{id}/sum?..` | [`SumQuery`] and the body of the sum | `ReportAccepted` |
+//! | `GET /device/v1/groups/{group}/links/{rank}` | `Upgrade: tributary-link` | 101, then bytes of the other member |
 //!
 //! A call may be repeated, and gets the answer that holds then. The first and the third are held for up to a minute.
 //! A member whose answer is `over` calls `PUT ring` again, with the attempt that it saw last.
@@ -23,6 +24,8 @@ use crate::state::StallKind;
 pub const GROUP_MAX: u32 = 256;
 /// Most addresses of a member.
 pub const ADDRESSES_MAX: usize = 4;
+/// What HTTP/1.1 is upgraded to (RFC 9110, section 7.8) where the coordinator passes on what two members send.
+pub const LINK_UPGRADE: &str = "tributary-link";
 /// Longest address of a member in bytes.
 pub const ADDRESS_BYTES_MAX: usize = 255;
 /// The attribute that an enrolment token grants to clients whose addresses are not those that the coordinator sees:
@@ -138,6 +141,9 @@ pub struct RingRoster {
     pub frame_ms: u64,
     /// Time until members send their own updates instead, in milliseconds.
     pub ends_in_ms: u64,
+    /// The ranks of members whose link to the next one goes through the coordinator.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relayed: Vec<u16>,
 }
 
 /// Why a member could not go on.
@@ -168,6 +174,9 @@ pub struct RingOutcome {
     pub bytes_received: u64,
     /// Time from the roster to the sum, in milliseconds.
     pub took_ms: u64,
+    /// Kilobits in a second that the link to the next member took. Absent where it never made the member wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_kbit_s: Option<u64>,
 }
 
 #[cfg(test)]

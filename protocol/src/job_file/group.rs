@@ -32,6 +32,36 @@ pub struct Group {
     /// Longest silence of a neighbour that owes a frame, in milliseconds, 100 to 600,000. Default: 10,000.
     #[serde(default = "frame_ms")]
     pub frame_ms: u64,
+    /// What becomes of two neighbours that cannot reach each other. Default: `direct`.
+    #[serde(default)]
+    pub links: Links,
+    /// Who is next to whom. Default: `enrolment`.
+    #[serde(default)]
+    pub order: Order,
+}
+
+/// The order of members around a ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// By their numbers, and another one in each further attempt.
+    #[default]
+    Enrolment,
+    /// One that avoids links that were slow or failed in the last day.
+    Measured,
+}
+
+/// The ways between two members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Links {
+    /// Members connect to each other.
+    #[default]
+    Direct,
+    /// Where they cannot, the coordinator passes on what they send, which is encrypted between them.
+    Any,
 }
 
 /// How members of a group are connected.

@@ -62,6 +62,15 @@ pub struct RingPart {
     /// Time from the roster to the sum, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
+    /// Kilobits in a second that the link to the next member took. Absent where it never made the member wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_kbit_s: Option<u64>,
+    /// Whether its link to the next member goes through the coordinator.
+    #[serde(default)]
+    pub relayed: bool,
+    /// Bytes on that link that the coordinator passed on, in both directions. Absent before the link has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relayed_bytes: Option<u64>,
     /// Whom it could not go on with. Absent if it could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall: Option<RingBlame>,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tributary_protocol::id::{AssignmentId, ClientId, JobId, Name, ReleaseId, TokenId};
+use tributary_protocol::id::{AssignmentId, ClientId, GroupId, JobId, Name, ReleaseId, TokenId};
 use tributary_protocol::problem::{CONTENT_TYPE, Problem, ProblemType};
 use tributary_protocol::state::Role;
 use utoipa::openapi::path::{
@@ -258,6 +258,8 @@ fn path_parameter(path: &str, name: &str) -> Parameter {
         "client" => (ClientId::schema(), "The client's id."),
         "assignment" => (AssignmentId::schema(), "The assignment's id."),
         "release" => (ReleaseId::schema(), "The release's id."),
+        "group" => (GroupId::schema(), "The group's id."),
+        "rank" => (u32::schema(), "The place in the group of the member that sends over the link, from 0."),
         "population" => (Name::schema(), "The population's name."),
         "account" => (Name::schema(), "The account's name."),
         "number" => (u32::schema(), "The round's number in its job, from 1."),

@@ -44,6 +44,8 @@ mod privacy;
 mod recent;
 mod releases;
 mod retention;
+mod ring_links;
+mod ring_pairs;
 mod rings;
 mod round_list;
 mod rounds;
@@ -92,6 +94,8 @@ pub(crate) use postgres::Connections as PostgresConnections;
 #[cfg(test)]
 pub(crate) use recent::BYTES_MAX as RECENT_CLIENTS_BYTES_MAX;
 pub use releases::{NewDifference, NewRelease, ReleaseRow, difference_key, release_key};
+pub use ring_links::RingRoundRow;
+pub use ring_pairs::RingPairRow;
 pub use rings::{RingAttemptRow, RingMemberRow, RingReadyRow, RingStanding};
 pub use round_list::{RoundFilter, RoundPlace};
 pub use rounds::{NewRound, RoundKey, RoundRow, RoundStatistics};

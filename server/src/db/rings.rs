@@ -79,10 +79,13 @@ pub struct RingMemberRow {
     pub bytes_sent: Option<i64>,
     pub bytes_received: Option<i64>,
     pub took_ms: Option<i64>,
+    pub sent_kbit_s: Option<i64>,
     asked: i64,
     blames: Option<i64>,
     blames_for: Option<Text<StallKind>>,
     pub blames_step: Option<i64>,
+    relayed: i64,
+    pub relayed_bytes: Option<i64>,
     /// Whether its assignment is open.
     pub is_open: bool,
     #[sqlx(flatten)]
@@ -112,6 +115,11 @@ impl RingMemberRow {
     /// Whether it was asked for the sum.
     pub fn was_asked(&self) -> bool {
         self.asked != 0
+    }
+
+    /// Whether its link to the next member goes through a coordinator.
+    pub fn is_relayed(&self) -> bool {
+        self.relayed != 0
     }
 
     /// What the member did that it could not go on with.
@@ -215,8 +223,8 @@ impl Tx {
     /// The members of an attempt, around the ring.
     pub async fn ring_members(&mut self, attempt: GroupId) -> Result<Vec<RingMemberRow>, DbError> {
         let sql = concat!(
-            "select m.position, m.outcome, m.outcome_at_ms, m.bytes_sent, m.bytes_received, m.took_ms, m.asked, m.blames, \
-             m.blames_for, m.blames_step, a.state = 'assigned' as is_open, ",
+            "select m.position, m.outcome, m.outcome_at_ms, m.bytes_sent, m.bytes_received, m.took_ms, m.sent_kbit_s, m.asked, m.blames, \
+             m.blames_for, m.blames_step, m.relayed, m.relayed_bytes, a.state = 'assigned' as is_open, ",
             ready_columns!(),
             " from ring_members m join ring_ready y on y.assignment = m.assignment \
              join assignments a on a.id = m.assignment join clients c on c.id = a.client \
@@ -225,23 +233,23 @@ impl Tx {
         Ok(fetch!(self, RingMemberRow, fetch_all, sql, attempt.to_string()))
     }
 
-    /// Stores an attempt with its members, around the ring.
+    /// Stores an attempt with its members, around the ring, and whether the link of each to the next one is relayed.
     ///
     /// # Errors
     /// [`DbError::Duplicate`] when the round has an attempt of this number.
     pub async fn insert_ring(
         &mut self,
         (id, round, attempt): (GroupId, RoundKey, u32),
-        members: &[AssignmentId],
+        members: &[(AssignmentId, bool)],
         now_ms: i64,
     ) -> Result<(), DbError> {
         let sql = "insert into ring_attempts (id, job, task, round, number, state, formed_at_ms, since_ms) \
                    values ($1, $2, $3, $4, $5, 'formed', $6, $6)";
         let (job, number, id) = (round.job.to_string(), i64::from(round.number), id.to_string());
         execute!(self, sql, id.as_str(), job, round.task.as_str(), number, i64::from(attempt), now_ms);
-        let sql = "insert into ring_members (attempt, position, assignment) values ($1, $2, $3)";
-        for (position, member) in (0i64..).zip(members) {
-            execute!(self, sql, id.as_str(), position, member.to_string());
+        let sql = "insert into ring_members (attempt, position, assignment, relayed) values ($1, $2, $3, $4)";
+        for (position, (member, is_relayed)) in (0i64..).zip(members) {
+            execute!(self, sql, id.as_str(), position, member.to_string(), i64::from(*is_relayed));
         }
         Ok(())
     }
@@ -269,12 +277,13 @@ impl Tx {
         now_ms: i64,
     ) -> Result<bool, DbError> {
         let sql = "update ring_members set outcome = $3, outcome_at_ms = coalesce(outcome_at_ms, $4), bytes_sent = $5, \
-                   bytes_received = $6, took_ms = $7 where attempt = $1 and assignment = $2 \
+                   bytes_received = $6, took_ms = $7, sent_kbit_s = $8 where attempt = $1 and assignment = $2 \
                    and (outcome is null or outcome = $3)";
-        let RingOutcome { attempt: _, sha256, bytes_sent, bytes_received, took_ms } = *outcome;
+        let RingOutcome { attempt: _, sha256, bytes_sent, bytes_received, took_ms, sent_kbit_s } = *outcome;
+        let kbit_s = sent_kbit_s.map(stored);
         let (sent, received, took) = (stored(bytes_sent), stored(bytes_received), stored(took_ms));
         let (attempt, member, sha256) = (attempt.to_string(), assignment.to_string(), sha256.to_string());
-        Ok(execute!(self, sql, attempt, member, sha256, now_ms, sent, received, took) == 1)
+        Ok(execute!(self, sql, attempt, member, sha256, now_ms, sent, received, took, kbit_s) == 1)
     }
 
     /// Notes whom a member could not go on with.

@@ -96,7 +96,8 @@ impl Seen {
     /// Takes the next step of a group. False when none is due.
     pub(super) async fn step_groups(&self, services: &Services) -> Result<bool, CommitError> {
         if let Some((place, rings)) = &self.rings {
-            return Ok(rings.step(services, &self.rows[*place]).await?);
+            let round = &self.rows[*place];
+            return Ok(rings.step(services, &self.spec_of(round), round).await?);
         }
         let Some((place, groups)) = &self.groups else { return Ok(false) };
         let round = &self.rows[*place];

@@ -6,12 +6,14 @@
 //! | [`Limits::held_per_address`] | an address, see [`counted_address`] | 429 |
 //! | [`Limits::feeds_per_operator`] | a token or an account | 429 |
 //! | [`SMALL_BYTES`], a constant | a client, a population | 429 |
+//! | [`Limits::link_bytes_per_second`] | a population | the bytes wait |
 //! | [`Limits::checkins_per_second`] | idle clients of a population | a longer pause until the next check-in |
 //!
 //! A client has one held check-in anyway (the lobby replaces it), one open assignment and one unfinished upload.
 
 mod bodies;
 mod buckets;
+mod links;
 mod shares;
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -26,12 +28,15 @@ pub(crate) use bodies::BODIES_BYTES_MAX;
 use bodies::Bodies;
 pub use bodies::{BodyMemory, SMALL_BYTES, Sender};
 use buckets::Buckets;
+pub(crate) use links::LinkPace;
 pub use shares::Held;
 use shares::Shares;
 
 /// When to ask again for a share that others may free at any moment.
 pub const RETRY_MS: u64 = 5_000;
 
+/// Bytes in a second of the links of a population: a line of 100 Mbit/s.
+const LINK_BYTES_PER_SECOND: u64 = 12_500_000;
 /// Passwords of one address that are checked at the same time, of 32 in all (`people/passwords.rs`).
 const PASSWORDS_PER_ADDRESS: usize = 4;
 
@@ -46,6 +51,8 @@ pub struct Limits {
     pub feeds_per_operator: usize,
     /// Check-ins of idle clients of a population in a second. Retry windows keep them below it.
     pub checkins_per_second: u32,
+    /// Bytes in a second of all links of a population that go through the coordinator.
+    pub link_bytes_per_second: u64,
 }
 
 impl Default for Limits {
@@ -55,6 +62,7 @@ impl Default for Limits {
             held_per_address: 20_000,
             feeds_per_operator: 32,
             checkins_per_second: CHECKINS_PER_SECOND_MAX,
+            link_bytes_per_second: LINK_BYTES_PER_SECOND,
         }
     }
 }
@@ -69,6 +77,8 @@ pub struct Guard {
     sign_ins: Arc<Shares<IpAddr>>,
     passwords: Arc<Shares<IpAddr>>,
     bodies: Arc<Bodies>,
+    /// The pace of links between members of groups.
+    pub(crate) links: Arc<LinkPace>,
     meters: LimitMeters,
 }
 
@@ -82,6 +92,7 @@ impl Guard {
             sign_ins: Shares::new(1),
             passwords: Shares::new(PASSWORDS_PER_ADDRESS),
             bodies: Arc::default(),
+            links: Arc::new(LinkPace::new(limits.link_bytes_per_second)),
             meters: metrics.limits(),
         }
     }

@@ -9,7 +9,8 @@ use tributary_protocol::fixed::Contribution;
 use tributary_protocol::group::messages::{RingMember, RingOutcome, RingReady, RingStall};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, GroupId};
-use tributary_protocol::state::{AssignmentState, Phase, RingState, StarReason};
+use tributary_protocol::job_file::Links;
+use tributary_protocol::state::{AssignmentState, Phase, RingState, StallKind, StarReason};
 use tributary_protocol::traffic::Traffic;
 
 use super::assignments::{Comes, Received, Refusal, end, require_open};
@@ -48,6 +49,15 @@ pub(crate) async fn outcome(
     let mut tx = services.db.begin().await?;
     tx.lock_job(round.job).await?;
     let is_stored = tx.ring_outcome(group, member, outcome, services.clock.now_ms()).await?;
+    if let Some(kbit_s) = outcome.sent_kbit_s.filter(|_| is_stored) {
+        let members = tx.ring_members(group).await?;
+        let own = members.iter().position(|row| row.assignment == member);
+        // A relayed link says nothing of the way between the two.
+        if let Some(own) = own.filter(|own| !members[*own].is_relayed()) {
+            let [sender, receiver] = [own, (own + 1) % members.len()].map(|place| members[place].ready.client);
+            tx.ring_measured(sender, receiver, (kbit_s, services.clock.now_ms())).await?;
+        }
+    }
     tx.commit().await?;
     services.signals.changed(round.job);
     Ok(is_stored)
@@ -63,6 +73,9 @@ pub(crate) async fn stall(
     let mut tx = services.db.begin().await?;
     tx.lock_job(round.job).await?;
     tx.ring_stall(group, member, stall).await?;
+    if stall.what == StallKind::Unreachable {
+        note_unreachable(&mut tx, (group, member), stall.rank, services.clock.now_ms()).await?;
+    }
     tx.commit().await?;
     services.signals.changed(round.job);
     tracing::info!(
@@ -72,11 +85,31 @@ pub(crate) async fn stall(
     Ok(())
 }
 
+/// A member could not connect to its neighbour of this rank, or the neighbour not to it: of two, the one before
+/// connects to the one after it.
+async fn note_unreachable(
+    tx: &mut Tx,
+    (group, member): (GroupId, AssignmentId),
+    rank: u16,
+    now_ms: i64,
+) -> Result<(), DbError> {
+    let members = tx.ring_members(group).await?;
+    let (count, other) = (members.len(), usize::from(rank));
+    let Some(own) = members.iter().position(|row| row.assignment == member) else { return Ok(()) };
+    for (sender, receiver) in [(own, other), (other, own)] {
+        if other < count && (sender + 1) % count == receiver {
+            let [sender, receiver] = [sender, receiver].map(|place| members[place].ready.client);
+            tx.ring_unreachable(sender, receiver, now_ms).await?;
+        }
+    }
+    Ok(())
+}
+
 /// A group forms. Nothing happens when another driver was faster.
 pub(crate) async fn form(
     services: &Services,
     (group, round, attempt): (GroupId, RoundKey, u32),
-    members: &[AssignmentId],
+    members: &[(AssignmentId, bool)],
 ) -> Result<(), DbError> {
     let mut tx = services.db.begin().await?;
     if !may_change(&mut tx, round).await? {
@@ -200,10 +233,14 @@ fn report(tx: &mut Tx, member: &RingMemberRow, sha256: Sha256Hash) -> Report {
     }
 }
 
-/// Members that two of their attempt could not go on with: they are left out of the next one.
-pub(crate) fn blamed(members: &[RingMemberRow]) -> Vec<AssignmentId> {
+/// Members that two of their attempt could not go on with: they are left out of the next one. With `links = "any"`
+/// those that nobody could reach are not: they are reached through the coordinator, if they live.
+pub(crate) fn blamed(members: &[RingMemberRow], links: Links) -> Vec<AssignmentId> {
     let mut blames: HashMap<u16, u32> = HashMap::new();
-    members.iter().filter_map(RingMemberRow::blames).for_each(|position| *blames.entry(position).or_default() += 1);
+    let counts =
+        |member: &&RingMemberRow| links == Links::Direct || member.blames_for() != Some(StallKind::Unreachable);
+    let named = members.iter().filter(counts).filter_map(RingMemberRow::blames);
+    named.for_each(|position| *blames.entry(position).or_default() += 1);
     let is_blamed = |member: &&RingMemberRow| blames.get(&member.position).is_some_and(|count| *count > 1);
     members.iter().filter(is_blamed).map(|member| member.assignment).collect()
 }

@@ -12,6 +12,7 @@ use axum::extract::ConnectInfo;
 use axum::routing::future::RouteFuture;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
@@ -28,6 +29,11 @@ pub(super) struct Answers {
     pub(super) certificate: Option<PeerCertificate>,
     pub(super) place: Arc<Place>,
 }
+
+/// Keeps a connection at work that becomes something else than HTTP, and its place among the others. Requests that ask
+/// for an upgrade have it as an extension.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept(#[expect(dead_code, reason = "it is dropped")] Arc<AtWork>);
 
 pin_project! {
     pub(super) struct Answering {
@@ -90,6 +96,9 @@ impl hyper::service::Service<Request<Incoming>> for Answers {
         request.extensions_mut().insert(ConnectInfo(self.peer));
         if let Some(certificate) = &self.certificate {
             request.extensions_mut().insert(certificate.clone());
+        }
+        if request.extensions().get::<OnUpgrade>().is_some() {
+            request.extensions_mut().insert(Kept(Arc::new(self.place.begin())));
         }
         // A router is always ready.
         Answering { inner: self.router.clone().call(request), at_work: Some(at_work) }

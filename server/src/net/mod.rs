@@ -18,6 +18,7 @@ mod listeners;
 mod peer;
 mod tls;
 
+pub(crate) use answering::Kept;
 pub use limits::{ConnectionLimits, raise_open_files};
 pub use listeners::Listeners;
 pub use peer::PeerCertificate;

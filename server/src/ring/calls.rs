@@ -170,6 +170,7 @@ async fn roster(
         value_max: spec.caps.value_max(point).unsigned_abs(),
         frame_ms: frame_ms.unsigned_abs(),
         ends_in_ms: star_from_ms.saturating_sub(services.clock.now_ms()).max(0).unsigned_abs(),
+        relayed: (0u16..).zip(&members).filter(|(_, member)| member.is_relayed()).map(|(rank, _)| rank).collect(),
     }))))
 }
 

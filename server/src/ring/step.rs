@@ -3,16 +3,15 @@
 use std::collections::HashSet;
 
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::ring::{Agreement, AttemptFacts, RingFacts, RingPolicy, RingStep, around, next_ring_step};
-use tributary_protocol::group::messages::GROUP_MAX;
+use tributary_engine::round::ring::{Agreement, AttemptFacts, RingFacts, RingPolicy, RingStep, next_ring_step};
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{AssignmentId, GroupId};
+use tributary_protocol::id::AssignmentId;
 use tributary_protocol::state::RingState;
 use tributary_protocol::sum::body_bytes_max;
 
+use super::forming::form;
 use crate::db::{DbError, RingAttemptRow, RingMemberRow, RingReadyRow, RoundRow, Tx};
 use crate::lifecycle::rings;
-use crate::runtime::entropy;
 use crate::services::Services;
 
 /// How long a client that waits may be silent, in milliseconds: a call is held for 60 s, and repeated.
@@ -52,7 +51,8 @@ impl Rings {
             Some(attempt) => Some((attempt.clone(), tx.ring_members(attempt.id).await?)),
             None => None,
         };
-        let left_out = last.as_ref().map(|(_, members)| rings::blamed(members)).unwrap_or_default();
+        let links = spec.file.group.map(|group| group.links).unwrap_or_default();
+        let left_out = last.as_ref().map(|(_, members)| rings::blamed(members, links)).unwrap_or_default();
         let number = last.as_ref().map_or(0, |(attempt, _)| attempt.number);
         let mut ready = tx.ring_waiting(key).await?;
         let finished = ready.len();
@@ -95,18 +95,13 @@ impl Rings {
     }
 
     /// Takes the next step. False when there is nothing to do now.
-    pub(crate) async fn step(&self, services: &Services, round: &RoundRow) -> Result<bool, DbError> {
+    pub(crate) async fn step(&self, services: &Services, spec: &JobSpec, round: &RoundRow) -> Result<bool, DbError> {
         let (key, step) = (round.key(), next_ring_step(&self.policy, &self.facts, services.clock.now_ms()));
         let open = self.last.as_ref().filter(|(attempt, _)| attempt.state != RingState::Failed);
         match (step, open) {
             (RingStep::Wait { .. } | RingStep::Ended, _) => return Ok(false),
             (RingStep::Form, _) => {
-                let (attempt, mut members) = (self.facts.attempts + 1, self.ready.clone());
-                // More than a roster may name were drawn: those with the lowest numbers are in it.
-                members.truncate(GROUP_MAX as usize);
-                around(&mut members, |member| member.number, round.seed(), attempt);
-                let members: Vec<AssignmentId> = members.iter().map(|member| member.assignment).collect();
-                rings::form(services, (GroupId::from_random(entropy::random()), key, attempt), &members).await?;
+                form(services, spec, (round, self.facts.attempts + 1), self.ready.clone()).await?;
             }
             (RingStep::Star(reason), open) => {
                 let open = open.map(|(attempt, _)| (attempt.id, attempt.state));

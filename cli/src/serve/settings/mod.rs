@@ -5,7 +5,7 @@ mod tests;
 mod values;
 
 use std::net::SocketAddr;
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -189,6 +189,10 @@ struct ServeSettings {
     /// Most check-ins of idle clients of a population in a second [default: 100]. Larger fleets come back later.
     #[arg(long, env = "TRIBUTARY_CHECKINS_PER_SECOND", value_name = "COUNT")]
     checkins_per_second: Option<NonZeroU32>,
+    /// Bytes that members of groups of one population may send each other through the coordinator in a second
+    /// [default: 12500000, a line of 100 Mbit/s].
+    #[arg(long, env = "TRIBUTARY_LINK_BYTES_PER_SECOND", value_name = "COUNT")]
+    link_bytes_per_second: Option<NonZeroU64>,
     /// Event streams and polls of one operator, which open dashboards are, at the same time [default: 32].
     #[arg(long, env = "TRIBUTARY_FEEDS_PER_OPERATOR", value_name = "COUNT")]
     feeds_per_operator: Option<NonZeroUsize>,
@@ -318,6 +322,9 @@ impl ServeArgs {
                     checkins_per_second: settings
                         .checkins_per_second
                         .map_or(defaults.limits.checkins_per_second, NonZeroU32::get),
+                    link_bytes_per_second: settings
+                        .link_bytes_per_second
+                        .map_or(defaults.limits.link_bytes_per_second, NonZeroU64::get),
                 },
             },
             log: settings.log.unwrap_or_else(|| LOG_DEFAULT.into()),
@@ -441,6 +448,7 @@ impl ServeSettings {
             held_per_address: self.held_per_address.or(file.held_per_address),
             feeds_per_operator: self.feeds_per_operator.or(file.feeds_per_operator),
             checkins_per_second: self.checkins_per_second.or(file.checkins_per_second),
+            link_bytes_per_second: self.link_bytes_per_second.or(file.link_bytes_per_second),
             metrics: self.metrics.or(file.metrics),
             join: self.join.or(file.join),
             cors_origin: if self.cors_origin.is_empty() { file.cors_origin } else { self.cors_origin },

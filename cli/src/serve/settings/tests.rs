@@ -55,6 +55,7 @@ fn limits_of_callers_are_set_one_by_one() {
     assert_eq!(limits("--client-requests-per-minute 60"), Limits { requests_per_minute: 60, ..defaults });
     assert_eq!(limits("--held-per-address 7"), Limits { held_per_address: 7, ..defaults });
     assert_eq!(limits("--checkins-per-second 400"), Limits { checkins_per_second: 400, ..defaults });
+    assert_eq!(limits("--link-bytes-per-second 9000"), Limits { link_bytes_per_second: 9_000, ..defaults });
     assert_eq!(limits("--feeds-per-operator 3"), Limits { feeds_per_operator: 3, ..defaults });
 }
 

@@ -18,18 +18,18 @@ pub(super) const ATTEMPT: u32 = 3;
 
 /// Time stands still until a test moves it.
 #[derive(Debug)]
-pub(super) struct HandClock {
+pub(in crate::group) struct HandClock {
     now_ms: watch::Sender<u64>,
     /// How many wait now, and the most that have waited at once.
     asleep: watch::Sender<(usize, usize)>,
 }
 
 impl HandClock {
-    pub(super) fn new() -> Arc<Self> {
+    pub(in crate::group) fn new() -> Arc<Self> {
         Arc::new(Self { now_ms: watch::Sender::new(0), asleep: watch::Sender::new((0, 0)) })
     }
 
-    pub(super) fn advance(&self, ms: u64) {
+    pub(in crate::group) fn advance(&self, ms: u64) {
         self.now_ms.send_modify(|now_ms| *now_ms += ms);
     }
 

@@ -1,6 +1,6 @@
 //! Members, strangers and floods on the loopback interface.
 
-mod fixtures;
+pub(super) mod fixtures;
 mod floods;
 mod members;
 mod strangers;

@@ -26,6 +26,7 @@ const STARS: Record<StarReason, string> = {
   attempts: "no further group may form",
   too_few: "too few were left for a group",
   disagreement: "no majority had the same sum",
+  links: "a group would send more through the coordinator than their updates are",
 };
 
 /** The groups of a round; nothing in a job whose updates the coordinator adds up. */
@@ -33,6 +34,7 @@ export function RingPanel({ data }: { data: RoundDetail }) {
   const { ring, round } = data;
   if (!ring) return null;
   const counted = ring.attempts.find(({ state }) => state === "counted");
+  const relayed = ring.attempts.flatMap(({ members }) => members.map(({ relayed_bytes: bytes }) => bytes ?? 0));
   const sent = (counted?.members ?? []).map(({ bytes_sent: sent }) => sent ?? 0);
   const star = ring.star ?? undefined;
   return (
@@ -50,6 +52,13 @@ export function RingPanel({ data }: { data: RoundDetail }) {
           value={bytes(sent.reduce((total, sent) => total + sent, 0))}
           detail={sent.length > 0 ? `${bytes(Math.max(...sent))} at most from one` : undefined}
         />
+        {ring.attempts.some(({ members }) => members.some(({ relayed }) => relayed)) && (
+          <Stat
+            label="Relayed"
+            value={bytes(relayed.reduce((total, more) => total + more, 0))}
+            detail="among members, through the coordinator"
+          />
+        )}
       </Stats>
       {star && <p>Members send their own updates to the coordinator, because {STARS[star]}.</p>}
       {ring.waiting > 0 && <p>{plural(ring.waiting, "client")} finished, in no open group.</p>}
@@ -86,9 +95,10 @@ function stalls({ members }: RingAttempt): string[] {
 
 /** What a member did, in words. */
 function did(member: RingPart): string {
-  const { client_number: number, brings, took_ms: took, bytes_sent: sent } = member;
+  const { client_number: number, brings, took_ms: took, bytes_sent: sent, sent_kbit_s: kbit } = member;
   if (took == null) return `client ${number} has no sum`;
-  return `client ${number}: ${bytes(sent ?? 0)} sent, ${duration(took)}${brings ? ", brought the sum" : ""}`;
+  const line = kbit == null ? "" : ` at ${(kbit / 1e3).toFixed(1)} Mbit/s`;
+  return `client ${number}: ${bytes(sent ?? 0)} sent${line}, ${duration(took)}${brings ? ", brought the sum" : ""}`;
 }
 
 /** Members around a circle, each joined to the next one. */
@@ -108,7 +118,10 @@ function Ring({ attempt }: { attempt: RingAttempt }) {
     <svg class="group-circle" viewBox="0 0 100 100" role="img" aria-label={`A ring of ${members.length} clients`}>
       {places.map((from, index) => {
         const to = places[(index + 1) % places.length] ?? from;
-        return <line key={`${from.x} ${from.y}`} x1={from.x} y1={from.y} x2={to.x} y2={to.y} />;
+        const className = members[index]?.relayed ? "relayed" : undefined;
+        return (
+          <line key={`${from.x} ${from.y}`} class={className} x1={from.x} y1={from.y} x2={to.x} y2={to.y} />
+        );
       })}
       {members.map((member, index) => (
         <circle

@@ -6,6 +6,8 @@
 //! training of a round, and no phase of its own.
 
 mod facts;
+mod links;
+mod measured;
 mod order;
 mod policy;
 #[cfg(test)]
@@ -13,6 +15,8 @@ mod simulated;
 mod step;
 
 pub use facts::{Agreement, AttemptFacts, RingFacts};
+pub use links::{relayed, star_is_less};
+pub use measured::{Way, avoiding};
 pub use order::around;
 pub use policy::RingPolicy;
 pub use step::{RingStep, next_ring_step};

@@ -8,6 +8,7 @@ use tributary_protocol::state::{AbandonReason, HealthKind, JobState, Severity};
 use super::buffers::{BufferWanted, contributors_wanted};
 use super::explain::{Undriven, Wanted};
 use super::groups::{GroupWanted, members_wanted};
+use super::listeners::{Listeners, clients_listen};
 use super::software::{Unable, many_are_unable};
 use super::tables::{OtherTables, tables_differ};
 use super::words::{count, duration};
@@ -47,6 +48,8 @@ pub struct HealthFacts<'a> {
     pub group: Option<GroupWanted>,
     /// Clients that cannot follow the plan.
     pub unable: Option<Unable>,
+    /// Of a job whose members add up among themselves.
+    pub listeners: Option<Listeners>,
     pub other_tables: Option<OtherTables>,
     /// Losses of the newest rounds, newest first: of evaluations where the job has them, else of training.
     pub losses: Vec<f64>,
@@ -111,12 +114,16 @@ pub struct ShutOut {
 pub fn health(facts: &HealthFacts<'_>, now_ms: i64) -> Vec<Health> {
     let is_running = facts.state == JobState::Running;
     let now = |finding: Option<Health>| finding.filter(|_| is_running);
+    let listening = facts.listeners.filter(|_| is_running).map(clients_listen);
+    let (few_listen, listening) = listening.into_iter().partition::<Vec<_>, _>(|line| line.remedy.is_some());
+    let few_listen = few_listen.into_iter().next();
     let findings = [
         now(undriven(facts, now_ms)),
         rounds_abandoned(facts),
         now(disk_fills(facts)),
         not_measured(facts),
         class_shut_out(facts),
+        now(few_listen),
         now(many_are_unable(facts.unable.as_ref())),
         now(facts.other_tables.as_ref().filter(|_| lacks_clients(facts)).and_then(tables_differ)),
         now(loss_rises(facts)),
@@ -131,6 +138,7 @@ pub fn health(facts: &HealthFacts<'_>, now_ms: i64) -> Vec<Health> {
     if lines.is_empty() {
         lines.push(fine(facts));
     }
+    lines.extend(listening);
     lines
 }
 

@@ -15,6 +15,7 @@ fn running() -> HealthFacts<'static> {
         buffer: None,
         group: None,
         unable: None,
+        listeners: None,
         other_tables: None,
         losses: Vec::new(),
         disk_full_in_ms: None,

@@ -199,6 +199,9 @@ fn rings() -> Vec<Call> {
             .takes::<RingOutcome>()
             .answers::<RingAnswer>(200, "What to do with it.")
             .nothing(204, "Others have not said theirs yet: ask again."),
+        get("/groups/{group}/links/{rank}", "ringLink", "Connects a member to the next one, where they have no way.")
+            .header("Upgrade", "`tributary-link`, over HTTP/1.1.")
+            .nothing(101, "Bytes to and from the other member."),
     ]
 }
 

@@ -7,6 +7,7 @@ mod group;
 mod held;
 mod jobs;
 mod leave;
+mod link;
 mod release;
 mod report;
 mod ring;
@@ -64,6 +65,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/assignments/{id}/ring", put(ring::ready))
         .route("/assignments/{id}/ring/stall", put(ring::stall))
         .route("/assignments/{id}/ring/outcome", put(ring::outcome))
+        .route("/groups/{group}/links/{rank}", get(link::link))
         .route("/assignments/{id}/evaluation", put(report::put_evaluation))
         .route("/assignments/{id}/description", put(report::put_description))
         .route("/assignments/{id}/failure", post(report::post_failure))

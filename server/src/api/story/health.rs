@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tributary_engine::story::{
-    BufferWanted, EndedRound, EvaluatorsWanted, HealthFacts, Lost, OtherTables, RoundStory, SelectingRound, Session,
-    ShutOut, Unable, class_stats, explain, health,
+    BufferWanted, EndedRound, EvaluatorsWanted, HealthFacts, Listeners, Lost, OtherTables, RoundStory, SelectingRound,
+    Session, ShutOut, Unable, class_stats, explain, health, incapable,
 };
 use tributary_protocol::device::Attributes;
 use tributary_protocol::operator::{Health, Round};
@@ -13,7 +13,7 @@ use tributary_protocol::state::{AbandonReason, ClassVerdict, HealthKind, JobStat
 
 use super::disk::Disk;
 use super::enrolled::Enrolled;
-use super::software::unable;
+use super::software::sdks;
 use super::tables::other_tables;
 use super::{Selection, groups, missed, missing_driver, rounds_not_before_ms, undriven};
 use crate::app::App;
@@ -60,6 +60,7 @@ async fn read(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Vec<He
         buffer: None,
         group: None,
         unable: None,
+        listeners: None,
         other_tables: None,
         losses: Vec::new(),
         disk_full_in_ms: disk.full_in_ms,
@@ -87,7 +88,7 @@ async fn read(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Vec<He
     facts.losses = losses(&ended);
     facts.unmeasured = unmeasured.as_deref();
     facts.shut_out = shut_out(app, tx, row).await?;
-    facts.unable = cannot_follow(app, tx, row).await?;
+    (facts.unable, facts.listeners) = cannot_follow(app, tx, row).await?;
     if let Some(buffer) = open.iter().find(|round| round.task == Task::Train && round.is_buffer()) {
         facts.group = groups::wanted(tx, &row.file.0, buffer).await?;
         facts.buffer = row.file.0.round.mode.per_client().map(|per_client| buffer_of(buffer, per_client));
@@ -196,13 +197,19 @@ async fn shut_out(app: &App, tx: &mut Tx, row: &JobRow) -> Result<Option<ShutOut
     app.shut_out.get_or_make(row.id, &app.clock, read).await
 }
 
-/// Clients that cannot follow the plan of a running job.
-async fn cannot_follow(app: &App, tx: &mut Tx, row: &JobRow) -> Result<Option<Unable>, DbError> {
+/// Clients that cannot follow the plan of a running job, and those that listen where it needs such.
+async fn cannot_follow(app: &App, tx: &mut Tx, row: &JobRow) -> Result<(Option<Unable>, Option<Listeners>), DbError> {
     if row.state != JobState::Running {
-        return Ok(None);
+        return Ok((None, None));
     }
+    let file = &row.file.0;
     let needed = app.specs.of(row)?.needs.of(Task::Train);
-    app.unable.get_or_make(row.id, &app.clock, async || unable(tx, &row.file.0.population, needed).await).await
+    let members = file.group.map(|_| file.round.updates_min.max(2));
+    let read = async || {
+        let sdks = sdks(tx, &file.population).await?;
+        Ok((incapable(needed, &sdks), members.map(|members| Listeners::among(&sdks, members))))
+    };
+    app.unable.get_or_make(row.id, &app.clock, read).await
 }
 
 /// Waiting clients whose tables are not those of a job.

@@ -50,6 +50,9 @@ fn part(member: &RingMemberRow, members: &[RingMemberRow]) -> RingPart {
         bytes_sent: count(member.bytes_sent),
         bytes_received: count(member.bytes_received),
         took_ms: count(member.took_ms),
+        sent_kbit_s: count(member.sent_kbit_s),
+        relayed: member.is_relayed(),
+        relayed_bytes: count(member.relayed_bytes),
         stall,
     }
 }

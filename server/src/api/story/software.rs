@@ -12,11 +12,15 @@ pub(in crate::api) async fn unable(
     population: &Name,
     needed: Abilities,
 ) -> Result<Option<Unable>, DbError> {
+    Ok(incapable(needed, &sdks(tx, population).await?))
+}
+
+/// Active clients by their SDKs.
+pub(super) async fn sdks(tx: &mut Tx, population: &Name) -> Result<Vec<SdkClients>, DbError> {
     let named = |(Software { kind, version, abilities }, clients)| {
         let words = [kind.map(|kind| kind.to_string()), version];
         let sdk = words.into_iter().flatten().collect::<Vec<_>>().join(" ");
         SdkClients { sdk: if sdk.is_empty() { "an unknown SDK".to_owned() } else { sdk }, abilities, clients }
     };
-    let sdks: Vec<SdkClients> = tx.software(population).await?.into_iter().map(named).collect();
-    Ok(incapable(needed, &sdks))
+    Ok(tx.software(population).await?.into_iter().map(named).collect())
 }

@@ -228,10 +228,14 @@ async fn begins_as_http2(stream: &TcpStream, place: &Place, shared: &Shared) -> 
     }
 }
 
-async fn converse1<S: AsyncRead + AsyncWrite + Unpin>(stream: S, answers: Answers, shared: &Shared) -> Ended {
+async fn converse1<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    answers: Answers,
+    shared: &Shared,
+) -> Ended {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(shared.patience.head).max_buf_size(READ_BYTES_MAX);
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), answers));
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), answers).with_upgrades());
     tokio::select! {
         ended = connection.as_mut() => return Ok(ended?),
         () = shared.stop.cancelled() => connection.as_mut().graceful_shutdown(),

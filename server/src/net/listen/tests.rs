@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 
 use axum::body::Bytes;
 use axum::extract::ConnectInfo;
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
 use super::*;
 use crate::metrics::MetricsAccess;
+use crate::net::Kept;
 
 /// The preface and an empty SETTINGS frame.
 const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -47,6 +49,7 @@ async fn served_with(limits: Limits, tls: Option<Arc<Tls>>) -> Served {
         .route("/", get(|| async { "here" }))
         .route("/large", get(|| async { Bytes::from_static(&LARGE) }))
         .route("/peer", get(|ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { peer.to_string() }))
+        .route("/link", get(echo))
         .route(
             "/held",
             post(move || async move {
@@ -59,6 +62,19 @@ async fn served_with(limits: Limits, tls: Option<Arc<Tls>>) -> Served {
     let shared = Shared { router, tls, patience: Patience::default(), stop: stop.clone() };
     let serving = tokio::spawn(async move { accept(listener, &connections, Arc::new(shared)).await });
     Served { address, stop, metrics, arrived, release, serving }
+}
+
+/// Becomes a connection that sends back what it gets, and keeps its place until its end.
+async fn echo(mut request: axum::extract::Request) -> axum::response::Response {
+    let kept = request.extensions_mut().remove::<Kept>();
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let _kept = kept;
+        let (mut read, mut write) = tokio::io::split(TokioIo::new(upgrade.await.unwrap()));
+        let _ = tokio::io::copy(&mut read, &mut write).await;
+    });
+    let headers = [("connection", "upgrade"), ("upgrade", "echo")];
+    (axum::http::StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
 }
 
 impl Served {
@@ -306,6 +322,36 @@ async fn where_all_connections_are_at_work_a_new_one_is_refused() {
     served.assert_metric("tributary_connections_dropped_total{reason=\"limit\"} 1");
     served.release.notify_one();
     answered(&mut held, "").await;
+}
+
+/// What a connection has become counts as work, and as a connection, until it ends.
+#[tokio::test]
+async fn an_upgraded_connection_is_not_displaced_and_keeps_its_place() {
+    let served = served_within(Limits { max: 1, per_address: 1 }).await;
+    let upgrade = b"GET /link HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+    let mut link = served.connect_and_send(upgrade).await;
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        link.read_exact(&mut byte).await.unwrap();
+        head.push(byte[0]);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&head));
+    for _ in 0..3 {
+        let mut refused = served.connect_and_send(GET).await;
+        assert!(ended(&mut refused).await.is_empty());
+    }
+    link.write_all(b"still here").await.unwrap();
+    let mut back = [0; 10];
+    link.read_exact(&mut back).await.unwrap();
+    assert_eq!(&back, b"still here");
+    link.shutdown().await.unwrap();
+    assert!(ended(&mut link).await.is_empty());
+    // Its place is free once its task has ended.
+    while !served.metrics.render(0, 0).unwrap().contains("tributary_connections_open 0") {
+        tokio::task::yield_now().await;
+    }
+    let mut new = served.connect_and_send(GET).await;
+    answered(&mut new, "here").await;
 }
 
 mod tls {

@@ -140,13 +140,14 @@ async fn every_call_of_the_document_exists() {
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let zeros = "0".repeat(32);
-            let made_up = ["job", "token", "client", "assignment", "release"]
+            let made_up = ["job", "token", "client", "assignment", "release", "group"]
                 .iter()
                 .fold(path.clone(), |path, kind| path.replace(&format!("{{{kind}}}"), &format!("{kind}_{zeros}")));
             let made_up = made_up
                 .replace("{account}", "nobody")
                 .replace("{population}", "nobody")
                 .replace("{number}", "1")
+                .replace("{rank}", "0")
                 .replace("{version}", "0");
             assert!(!made_up.contains('{'), "{made_up}");
             let Some(needed) = operation["security"][0].as_object() else {

@@ -12,6 +12,7 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
     let assignment = format!("assignment_{}", "0".repeat(32));
     let token = format!("token_{}", "0".repeat(32));
     let client = format!("client_{}", "0".repeat(32));
+    let group = format!("group_{}", "0".repeat(32));
     let release = format!("release_{}", "0".repeat(32));
     let operator = [
         (Method::GET, "/populations".into()),
@@ -107,6 +108,7 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
         (Method::PUT, format!("/assignments/{assignment}/ring")),
         (Method::PUT, format!("/assignments/{assignment}/ring/stall")),
         (Method::PUT, format!("/assignments/{assignment}/ring/outcome")),
+        (Method::GET, format!("/groups/{group}/links/0")),
         (Method::PUT, format!("/assignments/{assignment}/evaluation")),
         (Method::PUT, format!("/assignments/{assignment}/description")),
         (Method::POST, format!("/assignments/{assignment}/failure")),

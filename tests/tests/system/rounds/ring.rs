@@ -22,7 +22,7 @@ use tributary_protocol::state::{JobState, Phase, RingState, StallKind, StarReaso
 
 use crate::support::{Answer, Device, World, figures, http, within_reason};
 
-const MEMBERS: usize = 5;
+pub(super) const MEMBERS: usize = 5;
 const ROUNDS: u32 = 3;
 
 /// Moves the model by values that depend on the client and on the model alone.
@@ -59,7 +59,7 @@ impl Trainer for Learns {
 }
 
 /// A member with its state.
-struct Member {
+pub(super) struct Member {
     client: Client,
     trainer: Learns,
     _directory: TempDir,
@@ -67,12 +67,17 @@ struct Member {
 
 /// Members that enrol one after the other, so that each has the same number in every world.
 async fn members(world: &World, count: usize, listens: bool) -> Vec<Member> {
+    members_at(world, &vec![listens.then_some(None); count]).await
+}
+
+/// The same: those that listen, and the addresses that they tell others if it is not their own.
+pub(super) async fn members_at(world: &World, addresses: &[Option<Option<&str>>]) -> Vec<Member> {
     let mut members = Vec::new();
-    for place in 0..count {
+    for (place, address) in addresses.iter().enumerate() {
         let directory = TempDir::new().unwrap();
         let mut builder = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory.path());
-        if listens {
-            builder = builder.listen("127.0.0.1:0", None);
+        if let Some(advertised) = address {
+            builder = builder.listen("127.0.0.1:0", advertised.map(str::to_owned));
         }
         let client = builder.http_client(http()).build().unwrap();
         client.enrol().await.unwrap();
@@ -83,7 +88,7 @@ async fn members(world: &World, count: usize, listens: bool) -> Vec<Member> {
 
 impl Member {
     /// Takes part until it has contributed so often.
-    async fn contribute(&mut self, rounds: u32) -> Result<(), ClientError> {
+    pub(super) async fn contribute(&mut self, rounds: u32) -> Result<(), ClientError> {
         let mut contributed = 0;
         while contributed < rounds {
             let outcome = self.client.run_once(&mut self.trainer, &AlwaysOn).await?;
@@ -107,16 +112,29 @@ fn job(changes: &Value, is_ring: bool) -> Value {
     file
 }
 
-async fn ended(world: &World, job: JobId) {
+pub(super) async fn ended(world: &World, job: JobId) {
     let mut changes = world.app().signals.watch();
     while world.job_now(job).await.head.state != JobState::Completed {
         changes.changed().await.unwrap();
     }
 }
 
-async fn ring(world: &World, job: JobId, number: u32) -> RoundRing {
+pub(super) async fn ring(world: &World, job: JobId, number: u32) -> RoundRing {
     let detail: RoundDetail = world.look(&format!("/jobs/{job}/rounds/{number}")).await.ok();
     detail.ring.expect("the round of a job with groups")
+}
+
+/// The first version of a star of the same members.
+pub(super) async fn star_model(count: usize, changes: &Value) -> Sha256Hash {
+    let world = World::start_driven().await;
+    let mut members = members(&world, count, false).await;
+    let round = json!({ "updates_goal": count, "updates_min": count, "deadline_ms": 600_000 });
+    let mut file = job(changes, false);
+    (file["round"], file["stop"]) = (round, json!({ "rounds": 1 }));
+    let job = world.job(file).await.head.id;
+    within_reason(join_all(members.iter_mut().map(|member| member.contribute(1)))).await;
+    within_reason(ended(&world, job)).await;
+    Sha256Hash::of(&world.model_file(job, 1).await)
 }
 
 /// The hashes of all versions of a job whose members take part in all rounds.
@@ -183,9 +201,11 @@ async fn a_ring_adds_both_vectors_of_scaffold_and_feeds_every_optimiser() {
 }
 
 /// A job whose rounds wait no longer for lost members than a test may take.
-fn brisk(changes: &Value) -> Value {
+pub(super) fn brisk(changes: &Value) -> Value {
     let mut file = job(changes, true);
-    file["group"] = json!({ "topology": { "kind": "ring" }, "frame_ms": 300 });
+    if changes.get("group").is_none() {
+        file["group"] = json!({ "topology": { "kind": "ring" }, "frame_ms": 600 });
+    }
     file["round"] = json!({ "updates_goal": MEMBERS, "updates_min": 2, "deadline_ms": 600_000 });
     file["stop"] = json!({ "rounds": 1 });
     file
@@ -201,8 +221,8 @@ async fn next_work(device: &Device) -> Work {
 }
 
 /// A member that takes part by hand, and answers no other member.
-struct Ghost {
-    device: Device,
+pub(super) struct Ghost {
+    pub(super) device: Device,
     assignment: AssignmentId,
     weight: u32,
 }
@@ -214,13 +234,13 @@ impl Ghost {
         Self { device, assignment: assignment.id, weight: 10 }
     }
 
-    async fn put(&self, call: &str, body: &Value) -> Answer {
+    pub(super) async fn put(&self, call: &str, body: &Value) -> Answer {
         let path = format!("/assignments/{}/{call}", self.assignment);
         Answer::to(self.device.request(Method::PUT, &path).json(body)).await
     }
 
     /// Says that it is ready, with a key and an address that nobody has.
-    async fn ready(&self, attempt: u32) -> Answer {
+    pub(super) async fn ready(&self, attempt: u32) -> Answer {
         self.ready_with(attempt, json!({ "weight": self.weight, "loss": 0.5, "steps": 1, "train_ms": 7 })).await
     }
 
@@ -258,14 +278,7 @@ async fn a_member_that_dies_before_it_connects_is_left_out_of_the_next_attempt()
     let blamed = attempts[0].members.iter().filter_map(|member| member.stall.map(|stall| stall.what));
     assert!(blamed.clone().count() > 0 && blamed.clone().all(|what| what == StallKind::Unreachable), "{attempts:?}");
     // The model is that of the star without it.
-    let star = World::start_driven().await;
-    let mut others = self::members(&star, MEMBERS - 1, false).await;
-    let goal =
-        json!({ "round": { "updates_goal": 4, "updates_min": 4, "deadline_ms": 600_000 }, "stop": { "rounds": 1 } });
-    let plain = star.job(self::job(&goal, false)).await.head.id;
-    within_reason(join_all(others.iter_mut().map(|member| member.contribute(1)))).await;
-    within_reason(ended(&star, plain)).await;
-    assert_eq!(world.model_file(job, 1).await, star.model_file(plain, 1).await);
+    assert_eq!(Sha256Hash::of(&world.model_file(job, 1).await), star_model(MEMBERS - 1, &json!({})).await);
 }
 
 /// A group of two that have each other, and one that nobody reaches: attempts are used up, and the star counts all who
@@ -298,7 +311,7 @@ async fn after_its_last_attempt_members_send_their_own_updates() {
 }
 
 /// Members that were drawn for the only round of a job.
-async fn drawn_ghosts(world: &World, count: usize, changes: &Value) -> (JobId, Vec<Ghost>) {
+pub(super) async fn drawn_ghosts(world: &World, count: usize, changes: &Value) -> (JobId, Vec<Ghost>) {
     let mut devices = Vec::new();
     for _ in 0..count {
         devices.push(ghost(world).await);
@@ -311,7 +324,7 @@ async fn drawn_ghosts(world: &World, count: usize, changes: &Value) -> (JobId, V
 }
 
 /// Members that are played by hand: what each says decides what becomes of the sum.
-async fn ghosts(world: &World, count: usize, changes: &Value) -> (JobId, Vec<Ghost>) {
+pub(super) async fn ghosts(world: &World, count: usize, changes: &Value) -> (JobId, Vec<Ghost>) {
     let (job, ghosts) = drawn_ghosts(world, count, changes).await;
     let formed = join_all(ghosts.iter().map(|ghost| ghost.ready(0))).await;
     assert!(formed.iter().all(|answer| answer.value()["answer"] == "formed"), "{formed:?}");

@@ -23,18 +23,17 @@ use tributary_protocol::relay::SumQuery;
 use tributary_protocol::state::StallKind;
 use tributary_protocol::sum::tag;
 
+mod links;
+
 use super::context::Context;
 use super::held::held;
 use crate::clock::{Clock, within};
 use crate::error::ClientError;
-use crate::group::{Admission, Hello, Link, LinkError, Listener, Listening, OpenGroup, PeerKey, connect};
+use crate::group::{Listener, Listening, Meter, Metered, OpenGroup, PeerKey};
 use crate::host::Host;
 use crate::store::state::{Finished, Identity};
 use crate::tasks::sent;
 use crate::transport::upload::{Figures, Upload};
-
-/// The pause before a neighbour is tried again that has not heard of the group yet.
-const AGAIN: Duration = Duration::from_millis(50);
 
 /// What became of an update.
 pub(super) enum Delivered {
@@ -105,6 +104,8 @@ struct Sum {
     sha256: Sha256Hash,
     sent_bytes: u64,
     received_bytes: u64,
+    /// Kilobits in a second that the right link took, if it was too slow.
+    sent_kbit_s: Option<u64>,
 }
 
 impl Ringing<'_> {
@@ -121,6 +122,7 @@ impl Ringing<'_> {
             bytes_sent: sum.sent_bytes,
             bytes_received: sum.received_bytes,
             took_ms,
+            sent_kbit_s: sum.sent_kbit_s,
         };
         self.held("ring/outcome", &outcome).await
     }
@@ -181,7 +183,8 @@ impl Ringing<'_> {
         };
         let weight = if roster.uniform { 1 } else { self.query.weight };
         let own = Weighted::new(&self.values, Weight::examples(weight), roster.binary_point);
-        let reduced = all_reduce(&place, &own, from, to, &timer).await;
+        let meter = Meter::default();
+        let reduced = all_reduce(&place, &own, from, Metered::new(to, &meter, self.clock()), &timer).await;
         let reduced = reduced.map_err(|error| {
             tracing::debug!(%error, "no sum of a group");
             match error {
@@ -191,7 +194,7 @@ impl Ringing<'_> {
                 }
             }
         })?;
-        Ok(self.body(roster, reduced))
+        Ok(Sum { sent_kbit_s: meter.kbit_s(), ..self.body(roster, reduced) })
     }
 
     fn body(&self, roster: &RingRoster, reduced: Reduced) -> Sum {
@@ -201,37 +204,7 @@ impl Ringing<'_> {
         let traffic = reduced.traffic();
         let body = reduced.body(tag(&assignment.job, assignment.model_version, roster.binary_point), contribution);
         let (sha256, body) = (Sha256Hash::of(&body), body.into());
-        Sum { body, sha256, sent_bytes: traffic.sent_bytes, received_bytes: traffic.received_bytes }
-    }
-
-    /// The link that the left neighbour opens.
-    async fn accepted(&self, admission: &Admission, left: u16, roster: &RingRoster) -> Result<Link, LinkError> {
-        let limit_ms = roster.frame_ms;
-        let accepted = within(self.clock(), Duration::from_millis(limit_ms), admission.accept(left)).await;
-        accepted.unwrap_or(Err(LinkError::TimedOut { limit_ms }))
-    }
-
-    /// Opens the link to the right neighbour. It may hear of the group a little later, so it is asked again.
-    async fn opened(&self, right: u16, roster: &RingRoster) -> Result<Link, LinkError> {
-        let RingMember { key, addresses } = &roster.members[usize::from(right)];
-        let hello = Hello { group: *roster.group.as_bytes(), attempt: roster.attempt, from: roster.rank, to: right };
-        let until_ms = self.clock().now_ms().saturating_add(roster.frame_ms);
-        loop {
-            let mut last = LinkError::TimedOut { limit_ms: roster.frame_ms };
-            for address in addresses {
-                let left_ms = until_ms.saturating_sub(self.clock().now_ms()).max(1);
-                let keys = &self.context.keys;
-                match connect(address, keys, PeerKey(*key), hello, self.clock(), left_ms).await {
-                    Ok(link) => return Ok(link),
-                    Err(error) => last = error,
-                }
-            }
-            if self.clock().now_ms() >= until_ms {
-                tracing::info!(error = %last, rank = right, "a member of the group cannot be reached");
-                return Err(last);
-            }
-            self.clock().sleep(AGAIN).await;
-        }
+        Sum { body, sha256, sent_bytes: traffic.sent_bytes, received_bytes: traffic.received_bytes, sent_kbit_s: None }
     }
 
     /// Asks until there is an answer, or the host ends the session.
