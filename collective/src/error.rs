@@ -77,6 +77,14 @@ pub enum Mistake {
     /// The frame is of another member.
     #[error("a frame of member {0}, which is at no end of the link")]
     From(u16),
+    /// An exponent of the grid is beyond what any update needs.
+    #[error("exponent {got} of the grid, beyond {most}")]
+    Exponent {
+        /// The exponent.
+        got: u8,
+        /// The largest one that an update may need.
+        most: u8,
+    },
     /// The frame is of another attempt.
     #[error("a frame of attempt {0}")]
     Attempt(u32),

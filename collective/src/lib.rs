@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`RingPlace`] | the place of a member in its ring, and what all members agreed on |
 //! | [`Addend`], [`Weighted`] | the member's own integers, and those of an update |
+//! | [`Gridded`], [`Scale`] | those of an update in few bits, on a grid that members agree on first |
 //! | [`all_reduce`], [`RingError`] | the ring, and why it ends without a sum |
 //! | [`give_up`] | the end of a link when the other one did not come about |
 //! | [`Reduced`] | the sum, in packed form |
@@ -27,7 +28,7 @@ mod reduced;
 mod ring;
 mod timer;
 
-pub use addend::{Addend, Weighted};
+pub use addend::{Addend, Gridded, Scale, Weighted};
 pub use error::{Fault, Mistake, RingError};
 pub use place::{FRAME_MS_MAX, FRAME_MS_MIN, PlaceError, RingPlace};
 pub use reduced::{Reduced, RingTraffic};

@@ -58,6 +58,8 @@ fn roster(rank: u16, members: &[RingMember], updates: &Updates) -> RingRoster {
         weight: updates.contribution.weight.units(),
         binary_point: updates.binary_point,
         value_max: updates.caps.value_max(updates.binary_point).unsigned_abs(),
+        next_rate: None,
+        grid_bits: None,
         frame_ms: FRAME_MS,
         ends_in_ms: ENDS_IN_MS,
     }

@@ -9,6 +9,8 @@ mod context;
 mod exchange;
 mod held;
 #[cfg(feature = "group")]
+mod made;
+#[cfg(feature = "group")]
 mod ring;
 mod step;
 mod watch;

@@ -10,10 +10,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join;
 use serde::Serialize;
-use tributary_collective::{Fault, Reduced, RingError, RingPlace, Timer, Weighted, all_reduce, give_up};
+use tributary_collective::{Fault, Gridded, Reduced, RingError, RingPlace, Timer, Weighted, all_reduce, give_up};
 use tributary_protocol::device::{ReportAccepted, UpdateQuery};
 use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::group::FRAME_BYTES;
+use tributary_protocol::group::grid::{GRID_BITS_MAX, GRID_BITS_MIN};
 use tributary_protocol::group::messages::{
     RingAnswer, RingMember, RingOutcome, RingReady, RingReport, RingRoster, RingStall,
 };
@@ -25,6 +26,7 @@ use tributary_protocol::sum::tag;
 
 use super::context::Context;
 use super::held::held;
+use super::made::keep_next_model;
 use crate::clock::{Clock, within};
 use crate::error::ClientError;
 use crate::group::{Admission, Hello, Link, LinkError, Listener, Listening, OpenGroup, PeerKey, connect};
@@ -77,9 +79,12 @@ pub(super) async fn add_up(
         let took_ms = context.clock.now_ms().saturating_sub(began_ms);
         match member.outcome(&roster, &sum, took_ms).await? {
             RingAnswer::Upload(figures) => {
-                return member.upload(&sum, &figures.into()).await.map(Delivered::Counted);
+                let accepted = member.upload(&sum, &figures.into()).await?;
+                return Ok(member.counted(accepted, &roster, &sum));
             }
-            RingAnswer::Done { retry_after_ms } => return Ok(Delivered::Counted(ReportAccepted { retry_after_ms })),
+            RingAnswer::Done { retry_after_ms } => {
+                return Ok(member.counted(ReportAccepted { retry_after_ms }, &roster, &sum));
+            }
             RingAnswer::Star => return Ok(Delivered::Own),
             RingAnswer::Over | RingAnswer::Formed(_) => {}
         }
@@ -132,6 +137,12 @@ impl Ringing<'_> {
         self.context.coordinator.held_json((self.secret, &self.path("ring/stall")), &stall).await.map(drop)
     }
 
+    /// The coordinator has the sum, and makes the next model of it, as this member does.
+    fn counted(&self, accepted: ReportAccepted, roster: &RingRoster, sum: &Sum) -> Delivered {
+        keep_next_model(&self.context.state, &self.finished.pending.assignment, roster, &sum.body);
+        Delivered::Counted(accepted)
+    }
+
     async fn upload(&self, sum: &Sum, query: &SumQuery) -> Result<ReportAccepted, ClientError> {
         let id = self.finished.pending.assignment.id;
         let upload = Upload { id, figures: Figures::Sum(query), body: &sum.body, sha256: sum.sha256, begun: false };
@@ -181,7 +192,18 @@ impl Ringing<'_> {
         };
         let weight = if roster.uniform { 1 } else { self.query.weight };
         let own = Weighted::new(&self.values, Weight::examples(weight), roster.binary_point);
-        let reduced = all_reduce(&place, &own, from, to, &timer).await;
+        let reduced = match roster.grid_bits {
+            None => all_reduce(&place, &own, from, to, &timer).await,
+            Some(bits) if !(GRID_BITS_MIN..=GRID_BITS_MAX).contains(&bits) => {
+                tracing::warn!(bits, "the grid of a group is wrong");
+                return Err(None);
+            }
+            Some(bits) => {
+                let seed = self.finished.pending.assignment.seed.derive("ring", attempt.into());
+                let own = Gridded::new(own, bits, roster.value_max, seed);
+                all_reduce(&place, &own, from, to, &timer).await
+            }
+        };
         let reduced = reduced.map_err(|error| {
             tracing::debug!(%error, "no sum of a group");
             match error {

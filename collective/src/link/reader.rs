@@ -14,6 +14,8 @@ pub(crate) enum Received {
     Alive { taken: u32 },
     /// Packed blocks: a whole frame with its header.
     Sum(FrameHeader, Vec<u8>),
+    /// Exponents of a chunk: a whole frame with its header.
+    Maxima(FrameHeader, Vec<u8>),
     /// The attempt has failed.
     Abort(Abort),
 }
@@ -86,6 +88,7 @@ impl<'a, R: AsyncRead + Unpin> FrameReader<'a, R> {
             FrameKind::Hello => Err(Mistake::Kind),
             FrameKind::Alive => Ok(Received::Alive { taken: header.part }),
             FrameKind::Sum => Ok(Received::Sum(header, frame)),
+            FrameKind::Maxima => Ok(Received::Maxima(header, frame)),
             FrameKind::Abort => {
                 let body = frame.last_chunk().expect("an abort has a body of fixed length");
                 let abort = Abort::decode(body)?;

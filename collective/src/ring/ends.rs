@@ -40,6 +40,7 @@ impl<T: Timer> Ends<'_, T> {
                     heard += 1;
                     came.try_send((header, frame)).map_err(|_| Failure::wrong(Side::Left, Mistake::Window))?;
                 }
+                Ok(Received::Maxima(..)) => return Err(Failure::wrong(Side::Left, Mistake::Kind)),
                 Err(fault) => return Err(Failure::Neighbour(Side::Left, fault)),
             }
         }
@@ -103,7 +104,7 @@ impl<T: Timer> Ends<'_, T> {
             let failure = match right.next(self.timer).await {
                 Ok(Received::Alive { taken }) if self.grant(taken) => continue,
                 Ok(Received::Alive { .. }) => Failure::wrong(Side::Right, Mistake::Window),
-                Ok(Received::Sum(..)) => Failure::wrong(Side::Right, Mistake::Kind),
+                Ok(Received::Sum(..) | Received::Maxima(..)) => Failure::wrong(Side::Right, Mistake::Kind),
                 Ok(Received::Abort(abort)) => Failure::Aborted(Side::Right, abort),
                 Err(Fault::Closed) if Shared::is(&self.shared.has_sent) && !self.is_broken() => {
                     // It has taken all frames, and does not say so of the last ones.
@@ -132,7 +133,7 @@ impl<T: Timer> Ends<'_, T> {
 
     /// Writes the frame that was begun. A neighbour that takes nothing for the time of a frame is silent. One that has
     /// all frames that it needs may end the link meanwhile.
-    async fn write(
+    pub(super) async fn write(
         &self,
         link: &mut FrameWriter<impl AsyncWrite + Unpin>,
         side: Side,
@@ -187,7 +188,7 @@ impl<T: Timer> Ends<'_, T> {
         }
     }
 
-    fn alive(&self, taken: u32) -> Vec<u8> {
+    pub(super) fn alive(&self, taken: u32) -> Vec<u8> {
         frame(&FrameHeader { part: taken, ..self.place.header(FrameKind::Alive) }, &[])
     }
 }

@@ -3,12 +3,14 @@
 //! | file | content |
 //! |---|---|
 //! | [`ends`] | the two directions of each link |
+//! | [`maxima`] | before the sums, if members have a grid: they agree on its exponents |
 //! | [`pump`] | between them: adds, keeps, sends on |
 //! | [`shared`] | what those tell each other |
 //! | [`farewell`] | the end of a member that failed: its neighbours are told |
 
 mod ends;
 mod farewell;
+mod maxima;
 mod pump;
 mod shared;
 
@@ -63,6 +65,7 @@ where
     let shared = Shared::default();
     let (queue, mut queued) = mpsc::channel(FRAMES_QUEUED_MAX as usize);
     let (heard, mut came) = mpsc::channel(FRAMES_QUEUED_MAX as usize);
+    let (agreeing, chunks) = mpsc::unbounded_channel();
     let mut pump = Pump::new(place, &layout, &shared, own, &queue);
     let ends = Ends { place, shared: &shared, timer };
     let ended = tokio::select! {
@@ -70,10 +73,19 @@ where
         ended = async {
             tokio::try_join!(
                 biased;
-                ends.hear_left(&mut from_left, &heard, layout.frames_received()),
-                pump.run(&mut came),
+                async {
+                    ends.hear_maxima(&mut from_left, own.scale(), agreeing).await?;
+                    ends.hear_left(&mut from_left, &heard, layout.frames_received()).await
+                },
+                async {
+                    shared.agrees.notified().await;
+                    pump.run(&mut came).await
+                },
                 ends.hear_right(&mut from_right),
-                ends.send_right(&mut to_right, &mut queued, layout.frames_sent()),
+                async {
+                    ends.tell_maxima(&mut to_right, own.scale(), chunks).await?;
+                    ends.send_right(&mut to_right, &mut queued, layout.frames_sent()).await
+                },
                 ends.send_left(&mut to_left),
             )
         } => ended,

@@ -6,10 +6,12 @@
 //! | [`ring`] | members, links between them, and links that tamper |
 //! | [`sums`] | the sum is the direct one, bit for bit, for the bytes that it should take |
 //! | [`losses`] | members that die, stop or send what is wrong: everybody ends, and blames whom it should |
+//! | [`grid`] | members agree on a grid first: few bytes, the same sum for all, losses |
 //! | [`scripts`] | a member that keeps to a script: it lives and does nothing, takes nothing, grants too much |
 
 #![expect(clippy::unwrap_used, reason = "in a test, what goes wrong should end it at once")]
 
+mod grid;
 mod losses;
 mod ring;
 mod runner;

@@ -134,6 +134,13 @@ pub struct RingRoster {
     pub binary_point: u32,
     /// Largest magnitude of an integer that one update adds.
     pub value_max: u64,
+    /// What the coordinator multiplies the mean of the updates with before it adds it to the model, where it does
+    /// nothing else: members then make the next model by themselves, and need not download it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_rate: Option<f64>,
+    /// Bits of the integers on the grid of the group; all bits if it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grid_bits: Option<u32>,
     /// Longest silence of a neighbour that owes a frame, in milliseconds.
     pub frame_ms: u64,
     /// Time until members send their own updates instead, in milliseconds.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use tributary_engine::round::RetryReason;
-use tributary_engine::round::ring::RingPolicy;
+use tributary_engine::round::ring::{RingPolicy, next_rate};
 use tributary_protocol::fixed::Weight;
 use tributary_protocol::group::messages::{
     RingAnswer, RingMember, RingOutcome, RingReady, RingReport, RingRoster, RingStall, RingSum,
@@ -168,6 +168,8 @@ async fn roster(
         weight: Weight::of_examples(weight).ok_or_else(DbError::lost)?.units(),
         binary_point: point,
         value_max: spec.caps.value_max(point).unsigned_abs(),
+        next_rate: next_rate(&spec.file, &spec.parts, round.base_version),
+        grid_bits: spec.file.group.and_then(|group| group.grid_bits),
         frame_ms: frame_ms.unsigned_abs(),
         ends_in_ms: star_from_ms.saturating_sub(services.clock.now_ms()).max(0).unsigned_abs(),
     }))))

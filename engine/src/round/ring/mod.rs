@@ -6,6 +6,7 @@
 //! training of a round, and no phase of its own.
 
 mod facts;
+mod next;
 mod order;
 mod policy;
 #[cfg(test)]
@@ -13,6 +14,7 @@ mod simulated;
 mod step;
 
 pub use facts::{Agreement, AttemptFacts, RingFacts};
+pub use next::next_rate;
 pub use order::around;
 pub use policy::RingPolicy;
 pub use step::{RingStep, next_ring_step};

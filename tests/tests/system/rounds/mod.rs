@@ -24,6 +24,7 @@ mod private_seeds;
 mod restart;
 mod result;
 mod ring;
+mod ring_of_digits;
 mod rules;
 mod scalars;
 mod selection;
