@@ -15,3 +15,4 @@ mod ring;
 mod runner;
 mod scripts;
 mod sums;
+mod turns;
