@@ -11,6 +11,8 @@
 //! | [`Addend`], [`Weighted`] | the member's own integers, and those of an update |
 //! | [`Gridded`], [`Scale`] | those of an update in few bits, on a grid that members agree on first |
 //! | [`all_reduce`], [`RingError`] | the ring, and why it ends without a sum |
+//! | [`Turns`], [`all_reduce_in_turn`], [`keep_alive`] | many sums over the same links |
+//! | [`average`] | the mean of the members' models |
 //! | [`give_up`] | the end of a link when the other one did not come about |
 //! | [`Reduced`] | the sum, in packed form |
 //!
@@ -20,6 +22,8 @@
 #![warn(missing_docs)]
 
 mod addend;
+mod alive;
+mod average;
 mod error;
 mod layout;
 mod link;
@@ -29,8 +33,11 @@ mod ring;
 mod timer;
 
 pub use addend::{Addend, Gridded, Scale, Weighted};
+pub use alive::keep_alive;
+pub use average::average;
 pub use error::{Fault, Mistake, RingError};
+pub use link::Turns;
 pub use place::{FRAME_MS_MAX, FRAME_MS_MIN, PlaceError, RingPlace};
 pub use reduced::{Reduced, RingTraffic};
-pub use ring::{all_reduce, give_up};
+pub use ring::{all_reduce, all_reduce_in_turn, give_up};
 pub use timer::Timer;

@@ -18,6 +18,8 @@ pub(super) struct Ends<'a, T> {
     pub(super) place: &'a RingPlace,
     pub(super) shared: &'a Shared,
     pub(super) timer: &'a T,
+    /// Whether a neighbour that lives may take nothing for any time.
+    pub(super) is_patient: bool,
 }
 
 impl<T: Timer> Ends<'_, T> {
@@ -157,6 +159,8 @@ impl<T: Timer> Ends<'_, T> {
                 Some(Ok(())) => waits = 0,
                 Some(Err(_)) if Shared::is(needs_no_more) => return Ok(()),
                 Some(Err(_)) => return Err(self.broken(side).await),
+                // Whoever reads from the neighbour notices its silence.
+                None if self.is_patient => {}
                 None if waits + 1 < ALIVE_PER_FRAME => waits += 1,
                 None if Shared::is(needs_no_more) => return Ok(()),
                 None => return Err(Failure::Neighbour(side, Fault::Silent)),

@@ -23,7 +23,7 @@ use tributary_protocol::group::{Abort, AbortReason, FRAMES_QUEUED_MAX};
 use crate::addend::Addend;
 use crate::error::RingError;
 use crate::layout::Layout;
-use crate::link::{FrameReader, FrameWriter};
+use crate::link::{FrameReader, FrameWriter, Turns};
 use crate::place::{RingPlace, STALL_WAITS};
 use crate::reduced::{Reduced, RingTraffic};
 use crate::timer::Timer;
@@ -54,6 +54,42 @@ where
     L: AsyncRead + AsyncWrite + Send,
     R: AsyncRead + AsyncWrite + Send,
 {
+    reduce(place, own, (left, right), timer, Some(STALL_WAITS)).await
+}
+
+/// The same over connections that stay: their next turn begins. Members may wait for each other as long as they say that
+/// they live ([`keep_alive`](crate::keep_alive)), because one of them may still be at other work.
+///
+/// # Errors
+/// As [`all_reduce`]. The connections are of no use then.
+pub async fn all_reduce_in_turn<L, R>(
+    place: &RingPlace,
+    own: &impl Addend,
+    (left, right): (&mut Turns<L>, &mut Turns<R>),
+    timer: &impl Timer,
+) -> Result<Reduced, RingError>
+where
+    L: AsyncRead + AsyncWrite + Send + Unpin,
+    R: AsyncRead + AsyncWrite + Send + Unpin,
+{
+    let reduced = reduce(place, own, (&mut *left, &mut *right), timer, None).await?;
+    left.next();
+    right.next();
+    Ok(reduced)
+}
+
+/// Adds up. Without `stall_waits`, nothing need move while both neighbours live.
+async fn reduce<L, R>(
+    place: &RingPlace,
+    own: &impl Addend,
+    (left, right): (L, R),
+    timer: &impl Timer,
+    stall_waits: Option<u32>,
+) -> Result<Reduced, RingError>
+where
+    L: AsyncRead + AsyncWrite + Send,
+    R: AsyncRead + AsyncWrite + Send,
+{
     place.check()?;
     let (from_left, to_left) = tokio::io::split(left);
     let (from_right, to_right) = tokio::io::split(right);
@@ -67,7 +103,7 @@ where
     let (heard, mut came) = mpsc::channel(FRAMES_QUEUED_MAX as usize);
     let (agreeing, chunks) = mpsc::unbounded_channel();
     let mut pump = Pump::new(place, &layout, &shared, own, &queue);
-    let ends = Ends { place, shared: &shared, timer };
+    let ends = Ends { place, shared: &shared, timer, is_patient: stall_waits.is_none() };
     let ended = tokio::select! {
         biased;
         ended = async {
@@ -89,7 +125,7 @@ where
                 ends.send_left(&mut to_left),
             )
         } => ended,
-        () = shared.stalls(STALL_WAITS, place.frame_ms, timer) => Err(Failure::Stalled),
+        () = shared.stalls(stall_waits, place.frame_ms, timer) => Err(Failure::Stalled),
     };
     match ended {
         Err(failure) if !shared.is_complete() => {

@@ -17,3 +17,4 @@ mod ring;
 mod runner;
 mod scripts;
 mod sums;
+mod turns;

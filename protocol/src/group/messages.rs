@@ -29,7 +29,7 @@ pub const ADDRESS_BYTES_MAX: usize = 255;
 /// addresses, separated by commas.
 pub const ADDRESS_ATTRIBUTE: &str = "group_address";
 
-/// A member has finished its work, and joins the next attempt.
+/// A member joins the next attempt: it has finished its work, or begins it where members exchange while they train.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RingReady {
@@ -37,12 +37,15 @@ pub struct RingReady {
     pub attempt: u32,
     /// Where others reach it.
     pub member: RingMember,
-    /// Examples, loss and steps of its training.
+    /// Examples, loss and steps of its training. Where members exchange while they train, it has only its examples yet.
     pub report: RingReport,
+    /// Where members exchange while they train: the number of exchanges that it has completed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub exchanged: u32,
 }
 
 /// What a member tells of its training.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RingReport {
     /// Number of examples trained on, from 1 to the plan's `weight_max`.
@@ -145,6 +148,14 @@ pub struct RingRoster {
     pub frame_ms: u64,
     /// Time until members send their own updates instead, in milliseconds.
     pub ends_in_ms: u64,
+    /// Where members exchange while they train: they go on after this number of exchanges. One that has completed one
+    /// more goes back to where it was before it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub exchanged: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Why a member could not go on.
@@ -162,7 +173,7 @@ pub struct RingStall {
 }
 
 /// A member has the sum of its group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RingOutcome {
     /// The attempt.
@@ -175,6 +186,9 @@ pub struct RingOutcome {
     pub bytes_received: u64,
     /// Time from the roster to the sum, in milliseconds.
     pub took_ms: u64,
+    /// Examples, loss and steps of its training, where members exchange while they train.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<RingReport>,
 }
 
 #[cfg(test)]

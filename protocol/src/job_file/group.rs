@@ -9,9 +9,14 @@ use super::error::require;
 use super::{JobFile, JobFileError, NormMax};
 use crate::group::grid::{GRID_BITS_MAX, GRID_BITS_MIN};
 use crate::group::messages::GROUP_MAX;
+use crate::plan::Exchange;
 
 /// Attempts of a round at most.
 const ATTEMPTS_MAX: u32 = 8;
+/// Optimiser steps between two exchanges at most.
+const EXCHANGE_STEPS_MAX: u32 = 1_000_000;
+const NO_NORM: &str =
+    "left out where members exchange while they train: nobody sends an update that could be shortened";
 
 /// Who adds up: the members of a group among themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,7 +50,40 @@ pub struct Group {
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Topology {
     /// Each member sends to the next one: ring all-reduce.
-    Ring,
+    Ring {
+        /// When members add up. Default: once per round, after their trainings.
+        #[serde(default, skip_serializing_if = "Every::is_round")]
+        every: Every,
+    },
+}
+
+/// How often the members of a ring add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Every {
+    /// Once per round, after their trainings: the coordinator gets the sum of their updates.
+    #[default]
+    Round,
+    /// After so many optimiser steps, and after the last one: members go on with the mean of their models, so that all
+    /// of them have the same model. 1 is synchronous data parallelism. 1 to 1,000,000.
+    Steps(u32),
+}
+
+impl Every {
+    fn is_round(&self) -> bool {
+        *self == Self::Round
+    }
+}
+
+impl Topology {
+    /// What members exchange while they train; none where they meet afterwards.
+    pub fn exchange(&self) -> Option<Exchange> {
+        match self {
+            Self::Ring { every: Every::Round } => None,
+            Self::Ring { every: Every::Steps(every) } => Some(Exchange { every: *every }),
+        }
+    }
 }
 
 fn form_by() -> f64 {
@@ -73,9 +111,20 @@ impl Group {
         require((100..=600_000).contains(&self.frame_ms), "[group] frame_ms", "100 to 600000")?;
         let is_grid = self.grid_bits.is_none_or(|bits| (GRID_BITS_MIN..=GRID_BITS_MAX).contains(&bits));
         require(is_grid, "[group] grid_bits", "6 to 16")?;
+        let has_updates = self.grid_bits.is_none() || self.topology.exchange().is_none();
+        require(
+            has_updates,
+            "[group] grid_bits",
+            "left out where members exchange while they train: it rounds updates",
+        )?;
         require(job.analysis.is_none(), "[group]", "left out: an analysis asks clients themselves")?;
         let is_size = (2..=GROUP_MAX).contains(&job.round.updates_goal);
         require(is_size, "[round] updates_goal", "2 to 256 in a job with [group]")?;
+        if let Topology::Ring { every: Every::Steps(every) } = self.topology {
+            let is_count = (1..=EXCHANGE_STEPS_MAX).contains(&every);
+            require(is_count, "[group] topology every steps", "1 to 1000000")?;
+            require(job.update.norm_max.is_none(), "[update] norm_max", NO_NORM)?;
+        }
         let follows = matches!(job.update.norm_max, Some(NormMax::Adaptive(_)));
         require(!follows, "[update] norm_max", "a number in a job with [group], where nobody sees single updates")
     }

@@ -31,7 +31,7 @@ pub(crate) async fn ready(
     require_open(services, assignment, round, Comes::Finished).await?;
     let mut tx = services.db.begin().await?;
     tx.lock_job(round.job).await?;
-    let told = (ready.attempt, member, &ready.report);
+    let told = (ready.attempt, member, &ready.report, ready.exchanged);
     tx.ring_ready(assignment.id, round.key(), told, services.clock.now_ms()).await?;
     tx.commit().await?;
     services.signals.changed(round.job);
@@ -48,6 +48,9 @@ pub(crate) async fn outcome(
     let mut tx = services.db.begin().await?;
     tx.lock_job(round.job).await?;
     let is_stored = tx.ring_outcome(group, member, outcome, services.clock.now_ms()).await?;
+    if let Some(report) = outcome.report.filter(|_| is_stored) {
+        tx.ring_report(member, &report).await?;
+    }
     tx.commit().await?;
     services.signals.changed(round.job);
     Ok(is_stored)
@@ -76,13 +79,13 @@ pub(crate) async fn stall(
 pub(crate) async fn form(
     services: &Services,
     (group, round, attempt): (GroupId, RoundKey, u32),
-    members: &[AssignmentId],
+    (members, exchanged): (&[AssignmentId], u32),
 ) -> Result<(), DbError> {
     let mut tx = services.db.begin().await?;
     if !may_change(&mut tx, round).await? {
         return Ok(());
     }
-    match tx.insert_ring((group, round, attempt), members, services.clock.now_ms()).await {
+    match tx.insert_ring((group, round, attempt), (members, exchanged), services.clock.now_ms()).await {
         Err(DbError::Duplicate) => return Ok(()),
         formed => formed?,
     }

@@ -45,6 +45,8 @@ pub(crate) async fn ready(
         return Err(Refusal::OtherForm("the members of this job do not add up among themselves"));
     }
     let RingReport { weight, loss, steps, .. } = ready.report;
+    // The loss of a training that has not begun comes with its outcome.
+    let loss = if spec.plan.exchange.is_some() { Some(0.0) } else { loss };
     // They become those of the sum, for which another member answers.
     Training { weight, steps, loss }.check(&assignment, &spec).map_err(Refusal::Message)?;
     let member = reachable(&ready.member, seen, &client.granted.0).map_err(Refusal::Message)?;
@@ -59,6 +61,12 @@ pub(crate) async fn outcome(
     outcome: &RingOutcome,
 ) -> Result<(), Refusal> {
     let Some((round, group)) = attempt(services, client, id, outcome.attempt).await? else { return Ok(()) };
+    if let Some(RingReport { weight, loss, steps, .. }) = outcome.report {
+        let mut tx = services.db.read().await?;
+        let (assignment, row) = assignments::find(&mut tx, client.id, id, Some(Task::Train)).await?;
+        let spec = services.spec(&mut tx, row.job).await?.ok_or_else(DbError::lost)?;
+        Training { weight, steps, loss }.check(&assignment, &spec).map_err(Refusal::Message)?;
+    }
     match rings::outcome(services, round, (group, id), outcome).await? {
         true => Ok(()),
         false => Err(Refusal::Conflict(id)),
@@ -171,6 +179,7 @@ async fn roster(
         next_rate: next_rate(&spec.file, &spec.parts, round.base_version),
         grid_bits: spec.file.group.and_then(|group| group.grid_bits),
         frame_ms: frame_ms.unsigned_abs(),
+        exchanged: attempt.exchanged,
         ends_in_ms: star_from_ms.saturating_sub(services.clock.now_ms()).max(0).unsigned_abs(),
     }))))
 }

@@ -5,6 +5,7 @@
 //! member sends its own update to the coordinator, as in a job without groups. An attempt is a state within the
 //! training of a round, and no phase of its own.
 
+mod exchanged;
 mod facts;
 mod next;
 mod order;
@@ -13,6 +14,7 @@ mod policy;
 mod simulated;
 mod step;
 
+pub use exchanged::goes_on_from;
 pub use facts::{Agreement, AttemptFacts, RingFacts};
 pub use next::next_rate;
 pub use order::around;

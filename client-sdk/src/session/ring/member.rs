@@ -1,0 +1,221 @@
+//! A member of a group: its calls to the coordinator, and its links to the others.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join;
+use serde::Serialize;
+use tributary_collective::{Fault, RingError, RingPlace, Timer, give_up};
+use tributary_protocol::device::ReportAccepted;
+use tributary_protocol::group::FRAME_BYTES;
+use tributary_protocol::group::grid::{GRID_BITS_MAX, GRID_BITS_MIN};
+use tributary_protocol::group::messages::{
+    RingAnswer, RingMember, RingOutcome, RingReady, RingReport, RingRoster, RingStall,
+};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::{AssignmentId, Secret};
+use tributary_protocol::relay::SumQuery;
+use tributary_protocol::state::StallKind;
+
+use super::super::context::Context;
+use super::super::held::held;
+use crate::clock::{Clock, within};
+use crate::error::ClientError;
+use crate::group::{Admission, Hello, Link, LinkError, Listener, Listening, OpenGroup, PeerKey, connect};
+use crate::host::Host;
+use crate::store::state::Identity;
+use crate::transport::upload::{Figures, Upload};
+
+/// The pause before a neighbour is tried again that has not heard of the group yet.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// A member by its assignment.
+pub(super) struct Member<'a> {
+    pub(super) context: &'a Context,
+    secret: &'a Secret,
+    id: AssignmentId,
+    host: &'a dyn Host,
+    listening: &'a Listening,
+    listener: &'a Listener,
+}
+
+impl<'a> Member<'a> {
+    pub(super) async fn begin(
+        context: &'a Context,
+        identity: &'a Identity,
+        id: AssignmentId,
+        host: &'a dyn Host,
+    ) -> Result<Self, ClientError> {
+        let listening =
+            context.listening.as_deref().ok_or_else(|| unusable("it was given a group, and does not listen"))?;
+        let listener = listening.listener(&context.keys, &context.clock).await;
+        let listener = listener.map_err(|error| ClientError::Setup(error.to_string()))?;
+        Ok(Self { context, secret: &identity.secret, id, host, listening, listener })
+    }
+
+    /// Joins the attempt after this one.
+    pub(super) async fn ready(
+        &self,
+        attempt: u32,
+        report: RingReport,
+        exchanged: u32,
+    ) -> Result<RingAnswer, ClientError> {
+        let key = PeerKey::own(self.context.keys.as_ref())?.0;
+        let member = RingMember { key, addresses: self.listening.addresses(self.listener) };
+        self.held("ring", &RingReady { attempt, member, report, exchanged }).await
+    }
+
+    pub(super) async fn outcome(&self, outcome: &RingOutcome) -> Result<RingAnswer, ClientError> {
+        self.held("ring/outcome", outcome).await
+    }
+
+    /// Tells whom the member could not go on with, if it is anybody.
+    pub(super) async fn stalled(&self, stall: Option<RingStall>) -> Result<(), ClientError> {
+        let Some(stall) = stall else { return Ok(()) };
+        tracing::info!(?stall, "the group cannot go on");
+        self.context.coordinator.held_json((self.secret, &self.path("ring/stall")), &stall).await.map(drop)
+    }
+
+    /// Brings the sum.
+    pub(super) async fn upload(
+        &self,
+        (body, sha256): (&Bytes, Sha256Hash),
+        query: &SumQuery,
+    ) -> Result<ReportAccepted, ClientError> {
+        let upload = Upload { id: self.id, figures: Figures::Sum(query), body, sha256, begun: false };
+        self.context.coordinator.upload(self.secret, &upload).await
+    }
+
+    /// The links to both neighbours. The error says whom the member could not reach.
+    pub(super) async fn links(
+        &self,
+        roster: &RingRoster,
+        place: &RingPlace,
+    ) -> Result<(Link, Link), Option<RingStall>> {
+        let (rank, attempt) = (roster.rank, roster.attempt);
+        let (left, right) = (place.left(), place.right());
+        let peers = roster.members.iter().zip(0u16..).map(|(member, rank)| (rank, PeerKey(member.key)));
+        let group = *roster.group.as_bytes();
+        let admission = self.listener.admit(OpenGroup { group, attempt, rank, peers: peers.collect() });
+        let unreachable = |rank| Some(RingStall { attempt, rank, what: StallKind::Unreachable, step: 0 });
+        let accepted = async { self.accepted(&admission, left, roster).await.map_err(|_| unreachable(left)) };
+        let opened = async { self.opened(right, roster).await.map_err(|_| unreachable(right)) };
+        // The neighbour on the other link is told which member could not be reached, and blames that one.
+        match join(accepted, opened).await {
+            (Ok(from), Ok(to)) => Ok((from, to)),
+            (Err(stall), Ok(link)) => {
+                give_up(place, left, link, &self.timer()).await;
+                Err(stall)
+            }
+            (Ok(link), Err(stall)) => {
+                give_up(place, right, link, &self.timer()).await;
+                Err(stall)
+            }
+            (Err(stall), Err(_)) => Err(stall),
+        }
+    }
+
+    /// The link that the left neighbour opens.
+    async fn accepted(&self, admission: &Admission, left: u16, roster: &RingRoster) -> Result<Link, LinkError> {
+        let limit_ms = roster.frame_ms;
+        let accepted = within(self.clock(), Duration::from_millis(limit_ms), admission.accept(left)).await;
+        accepted.unwrap_or(Err(LinkError::TimedOut { limit_ms }))
+    }
+
+    /// Opens the link to the right neighbour. It may hear of the group a little later, so it is asked again.
+    async fn opened(&self, right: u16, roster: &RingRoster) -> Result<Link, LinkError> {
+        let RingMember { key, addresses } = &roster.members[usize::from(right)];
+        let hello = Hello { group: *roster.group.as_bytes(), attempt: roster.attempt, from: roster.rank, to: right };
+        let until_ms = self.clock().now_ms().saturating_add(roster.frame_ms);
+        loop {
+            let mut last = LinkError::TimedOut { limit_ms: roster.frame_ms };
+            for address in addresses {
+                let left_ms = until_ms.saturating_sub(self.clock().now_ms()).max(1);
+                let keys = &self.context.keys;
+                match connect(address, keys, PeerKey(*key), hello, self.clock(), left_ms).await {
+                    Ok(link) => return Ok(link),
+                    Err(error) => last = error,
+                }
+            }
+            if self.clock().now_ms() >= until_ms {
+                tracing::info!(error = %last, rank = right, "a member of the group cannot be reached");
+                return Err(last);
+            }
+            self.clock().sleep(AGAIN).await;
+        }
+    }
+
+    /// Asks until there is an answer, or the host ends the session.
+    async fn held(&self, call: &str, request: &impl Serialize) -> Result<RingAnswer, ClientError> {
+        let path = self.path(call);
+        let ask = || self.context.coordinator.held_json((self.secret, &path), request);
+        serde_json::from_slice(&held(self.host, ask).await?).map_err(|error| unusable(&error.to_string()))
+    }
+
+    fn path(&self, call: &str) -> String {
+        format!("/device/v1/assignments/{}/{call}", self.id)
+    }
+
+    pub(super) fn clock(&self) -> &dyn Clock {
+        self.context.clock.as_ref()
+    }
+
+    pub(super) fn timer(&self) -> Waits {
+        Waits(Arc::clone(&self.context.clock))
+    }
+}
+
+/// The client's clock.
+#[derive(Clone)]
+pub(super) struct Waits(Arc<dyn Clock>);
+
+impl Timer for Waits {
+    fn sleep(&self, ms: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.0.sleep(Duration::from_millis(ms))
+    }
+}
+
+/// The reader's place in the ring of a roster; none if the roster is wrong.
+pub(super) fn place_of(roster: &RingRoster) -> Option<RingPlace> {
+    let place = RingPlace {
+        rank: roster.rank,
+        members: u16::try_from(roster.members.len()).unwrap_or(u16::MAX),
+        attempt: roster.attempt,
+        frame_bytes: FRAME_BYTES,
+        frame_ms: roster.frame_ms,
+        magnitude_max: roster.value_max,
+    };
+    let is_grid = roster.grid_bits.is_none_or(|bits| (GRID_BITS_MIN..=GRID_BITS_MAX).contains(&bits));
+    match place.check() {
+        Ok(()) if is_grid => Some(place),
+        checked => {
+            tracing::warn!(?checked, grid_bits = roster.grid_bits, "the roster of a group is wrong");
+            None
+        }
+    }
+}
+
+/// Whom a member could not go on with, if it is anybody.
+pub(super) fn stall_of(attempt: u32, error: &RingError) -> Option<RingStall> {
+    tracing::debug!(%error, "no sum of a group");
+    match error {
+        RingError::Neighbour { rank, what, step, .. } => {
+            Some(RingStall { attempt, rank: *rank, what: kind_of(what), step: *step })
+        }
+        RingError::Aborted { .. } | RingError::Stalled { .. } | RingError::Own { .. } | RingError::Place(_) => None,
+    }
+}
+
+fn kind_of(fault: &Fault) -> StallKind {
+    match fault {
+        Fault::Silent => StallKind::Silent,
+        Fault::Closed => StallKind::Closed,
+        Fault::Wrong(_) => StallKind::Wrong,
+    }
+}
+
+pub(super) fn unusable(why: &str) -> ClientError {
+    ClientError::BadAnswer(why.to_owned())
+}
