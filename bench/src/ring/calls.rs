@@ -24,6 +24,7 @@ pub(super) fn bytes(members: &[RingMember], updates: &Updates, sums: &[Sum]) -> 
     let ready = members.iter().zip(&updates.of_members).map(|(member, update)| {
         json(&RingReady {
             attempt: 0,
+            exchanged: 0,
             member: member.clone(),
             report: RingReport { weight: update.examples, ..REPORT },
         })
@@ -37,6 +38,7 @@ pub(super) fn bytes(members: &[RingMember], updates: &Updates, sums: &[Sum]) -> 
             bytes_sent: sum.sent_bytes,
             bytes_received: sum.received_bytes,
             took_ms: sum.took_ms,
+            report: None,
         })
     });
     let examples = updates.of_members.iter().map(|update| u64::from(update.examples)).sum();
@@ -60,6 +62,7 @@ fn roster(rank: u16, members: &[RingMember], updates: &Updates) -> RingRoster {
         value_max: updates.caps.value_max(updates.binary_point).unsigned_abs(),
         frame_ms: FRAME_MS,
         ends_in_ms: ENDS_IN_MS,
+        exchanged: 0,
     }
 }
 

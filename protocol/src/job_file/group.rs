@@ -14,7 +14,8 @@ use crate::plan::Exchange;
 const ATTEMPTS_MAX: u32 = 8;
 /// Optimiser steps between two exchanges at most.
 const EXCHANGE_STEPS_MAX: u32 = 1_000_000;
-const NO_NORM: &str = "left out where members exchange while they train: nobody sends an update that could be shortened";
+const NO_NORM: &str =
+    "left out where members exchange while they train: nobody sends an update that could be shortened";
 
 /// Who adds up: the members of a group among themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

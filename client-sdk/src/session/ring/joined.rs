@@ -63,8 +63,8 @@ impl Joined {
 /// Does other work while the neighbours are told that this member lives. On a runtime with a single thread nobody tells
 /// them: work that takes longer than the time of a frame makes the member look silent.
 pub(super) async fn alive_during<T>(group: &mut Option<Joined>, work: impl FnOnce() -> T) -> T {
-    let background = Background::here();
-    let (Some(background), Some(mut joined)) = (&background, group.take()) else { return work() };
+    let Some(background) = Background::here() else { return work() };
+    let Some(mut joined) = group.take() else { return work() };
     let (ends, ended) = oneshot::channel::<()>();
     let (gives, back) = oneshot::channel();
     background.run(async move {

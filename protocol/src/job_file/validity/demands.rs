@@ -5,8 +5,8 @@ use super::setting::Setting;
 use crate::download::{Download, ModelForm};
 use crate::job_file::combine::{Combine, TrimmedMean};
 use crate::job_file::{
-    Aggregation, Divisor, EvaluationPlace, EvaluationPolicy, Group, JobFile, Mode, RoundPolicy, Selection, ServerOptimizer,
-    StalenessWeight,
+    Aggregation, Divisor, EvaluationPlace, EvaluationPolicy, Group, JobFile, Mode, RoundPolicy, Selection,
+    ServerOptimizer, StalenessWeight,
 };
 use crate::job_model::JobModel;
 use crate::layers::{Layer, ModelSpec};
