@@ -14,12 +14,13 @@ use tributary::error::CliError;
 use tributary::output::Output;
 use tributary_client::examples::{Examples, MemoryExamples};
 use tributary_client::{EvaluateTask, LayerTrainer, TrainTask, Trainer};
-use tributary_collective::{MixCodec, Mixer, RingPlace, Timer};
+use tributary_collective::{Mixer, RingPlace, Timer};
 use tributary_protocol::fixed::{SumCaps, Weight, quantise};
-use tributary_protocol::group::{FRAME_BYTES, Graph, lambda, neighbours};
+use tributary_protocol::graph::{Graph, lambda, neighbours};
+use tributary_protocol::group::FRAME_BYTES;
 use tributary_protocol::layers::{Layer, LayeredModel, ModelSpec};
 use tributary_protocol::model::Model;
-use tributary_protocol::plan::{Loss, Training};
+use tributary_protocol::plan::{Loss, MixCodec, Training};
 use tributary_protocol::seed::Seed;
 
 use crate::error::BenchError;
@@ -33,8 +34,8 @@ const UNITS: usize = 40;
 const MAGNITUDE_MAX: f32 = 64.0;
 /// Bytes that a link of this process holds.
 const LINK_BYTES: usize = 1 << 16;
-/// Values of the models whose contraction is measured, and their distance at its end, relative to that at its beginning.
-/// Nearer models differ by the rounding of what is sent.
+/// Values of the models whose contraction is measured, and their distance at its end, as a share of that at its
+/// beginning. Nearer models differ by the rounding of what is sent.
 const CONTRACTION_VALUES: usize = 1_000;
 const NEAR: f64 = 1e-4;
 const MIXES_MAX: u32 = 100_000;

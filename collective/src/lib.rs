@@ -12,7 +12,7 @@
 //! | [`all_reduce`], [`RingError`] | the ring, and why it ends without a sum |
 //! | [`Turns`], [`all_reduce_in_turn`], [`keep_alive`] | many sums over the same links |
 //! | [`average`] | the mean of the members' models |
-//! | [`Mixer`], [`MixCodec`] | gossip: members mix their models with those of their neighbours |
+//! | [`Mixer`] | gossip: members mix their models with those of their neighbours |
 //! | [`give_up`] | the end of a link when the other one did not come about |
 //! | [`Reduced`] | the sum, in packed form |
 //!
@@ -37,7 +37,7 @@ pub use addend::{Addend, Weighted};
 pub use alive::keep_alive;
 pub use average::average;
 pub use error::{Fault, Mistake, RingError};
-pub use gossip::{MixCodec, Mixer};
+pub use gossip::Mixer;
 pub use link::Turns;
 pub use place::{FRAME_MS_MAX, FRAME_MS_MIN, PlaceError, RingPlace};
 pub use reduced::{Reduced, RingTraffic};

@@ -6,7 +6,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf, split};
 use tokio::sync::Notify;
 use tributary_protocol::group::{Abort, AbortReason, FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 
-use super::Mix;
+use super::codec::read;
+use super::mix::Mix;
 use crate::average::fixed;
 use crate::error::{Fault, Mistake, RingError};
 use crate::link::{FrameReader, FrameWriter, Received, frame};
@@ -51,15 +52,13 @@ impl<L: AsyncRead + AsyncWrite + Send> Edge<L> {
                 let length = body.len() as u32;
                 write(to, frame(&FrameHeader { step: mix.number, part, length, ..header }, body)).await;
             }
-            // The neighbour may have others that are late. A link that has ended is noticed by the reader.
-            loop {
-                tokio::select! {
-                    biased;
-                    () = has_received.notified() => return Ok(()),
-                    () = timer.sleep(mix.place.alive_ms()) => {}
-                }
-                write(to, frame(&mix.place.header(FrameKind::Alive), &[])).await;
+            // The neighbour may have others that are late.
+            tokio::select! {
+                biased;
+                () = has_received.notified() => {}
+                () = tells(to, mix.place, timer) => {}
             }
+            Ok(())
         };
         let receives = async {
             let mut part = 0;
@@ -82,6 +81,11 @@ impl<L: AsyncRead + AsyncWrite + Send> Edge<L> {
         tokio::try_join!(biased; receives, sends).map(|_| ())
     }
 
+    /// Tells the neighbour again and again that the member lives.
+    pub(super) async fn keep_alive(&mut self, place: &RingPlace, timer: &impl Timer) {
+        tells(&mut self.to, place, timer).await;
+    }
+
     /// Tells the neighbour who is to blame, and ends the link.
     pub(super) async fn give_up(&mut self, place: &RingPlace, error: &RingError) {
         let abort = match error {
@@ -96,7 +100,16 @@ impl<L: AsyncRead + AsyncWrite + Send> Edge<L> {
     }
 }
 
-/// Writes a frame after the one that may be on its way. What cannot be written is noticed by the reader of the link.
+/// Says again and again that the member lives.
+async fn tells<W: AsyncWrite + Unpin>(to: &mut FrameWriter<W>, place: &RingPlace, timer: &impl Timer) {
+    loop {
+        timer.sleep(place.alive_ms()).await;
+        write(to, frame(&place.header(FrameKind::Alive), &[])).await;
+    }
+}
+
+/// Writes a frame after the one that may be on its way. What cannot be written is left out: the reader of the link
+/// notices its end, unless the neighbour needs no more.
 async fn write<W: AsyncWrite + Unpin>(to: &mut FrameWriter<W>, frame: Vec<u8>) {
     let mut next = Some(frame);
     loop {
@@ -105,8 +118,7 @@ async fn write<W: AsyncWrite + Unpin>(to: &mut FrameWriter<W>, frame: Vec<u8>) {
             to.begin(frame);
         }
         if to.advance().await.is_err() {
-            // Nothing more leaves, and the neighbour sends nothing more either.
-            std::future::pending::<()>().await;
+            return;
         }
     }
 }
@@ -134,7 +146,7 @@ impl Flows<'_> {
         let first = due as usize * mix.frame_values;
         let own = &mix.values[first..mix.values.len().min(first + mix.frame_values)];
         let mut others = vec![0f32; own.len()];
-        mix.codec.read(&frame[FRAME_HEADER_BYTES..], &mut others).ok_or(Mistake::Values(first))?;
+        read(mix.codec, &frame[FRAME_HEADER_BYTES..], &mut others).ok_or(Mistake::Values(first))?;
         // Rounding to f32 may exceed the limit of the integers by a little.
         let most = mix.place.magnitude_max as f64 * (1.0 + 1e-6);
         if !others.iter().all(|other| f64::from(other.abs()) * mix.scale <= most) {

@@ -1,27 +1,29 @@
-//! Gossip: members mix their models with those of their neighbours (D-PSGD: Lian et al. 2017), and the sum of all models
-//! stays the same to the last bit.
+//! Gossip: members mix their models with those of their neighbours (D-PSGD: Lian et al. 2017), and the sum of all
+//! models stays the same to the last bit.
 //!
 //! A model is integers in fixed point. Over each edge flows a share of the difference of both models, rounded to an
-//! integer: `f_ij = round(W_ij (x_j - x_i))`. What one end gains the other one loses, since both compute the flow from the
-//! values that were sent, and rounding is odd.
+//! integer: `f_ij = round(W_ij (x_j - x_i))`. What one end gains the other one loses, since both compute the flow from
+//! the values that were sent, and rounding is odd.
 //!
 //! | file | content |
 //! |---|---|
 //! | [`codec`] | how values travel |
+//! | [`mix`] | one mix: what the member sends, and what flows to it |
 //! | [`edge`] | one neighbour: its link, and the flow from it |
 
 mod codec;
 mod edge;
+mod mix;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use futures_util::future::{join_all, try_join_all};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tributary_protocol::plan::MixCodec;
 
-pub use codec::MixCodec;
 use edge::Edge;
+use mix::Mix;
 
-use crate::average::scale;
 use crate::error::RingError;
 use crate::place::RingPlace;
 use crate::timer::Timer;
@@ -35,23 +37,6 @@ pub struct Mixer<L> {
     edges: Vec<Edge<L>>,
     /// Mixes that are complete.
     mixes: u32,
-}
-
-/// A mix on its way.
-struct Mix<'a> {
-    place: &'a RingPlace,
-    codec: MixCodec,
-    /// Number of the mix, from 0.
-    number: u32,
-    /// What an integer counts: 2^binary_point to a unit.
-    scale: f64,
-    /// The member's values as its neighbours read them.
-    values: Vec<f32>,
-    /// Bodies of the frames, and how many values each has.
-    frames: Vec<Vec<u8>>,
-    frame_values: usize,
-    /// What has flowed to the member.
-    flow: Mutex<Vec<i64>>,
 }
 
 impl<L: AsyncRead + AsyncWrite + Send> Mixer<L> {
@@ -70,6 +55,12 @@ impl<L: AsyncRead + AsyncWrite + Send> Mixer<L> {
     pub fn traffic(&self) -> (u64, u64) {
         let sent = self.edges.iter().map(Edge::sent).sum();
         (sent, self.edges.iter().map(Edge::received).sum())
+    }
+
+    /// Tells all neighbours again and again that the member lives.
+    pub async fn keep_alive(&mut self, timer: &impl Timer) {
+        let Self { place, edges, .. } = self;
+        join_all(edges.iter_mut().map(|edge| edge.keep_alive(place, timer))).await;
     }
 
     /// Mixes once. All neighbours mix as often. The model is unchanged if this fails.
@@ -92,29 +83,5 @@ impl<L: AsyncRead + AsyncWrite + Send> Mixer<L> {
         let flow = mix.flow.into_inner().unwrap_or_else(PoisonError::into_inner);
         model.iter_mut().zip(flow).for_each(|(own, flow)| *own += flow);
         Ok(())
-    }
-}
-
-impl<'a> Mix<'a> {
-    fn begin(
-        place: &'a RingPlace,
-        (binary_point, codec): (u32, MixCodec),
-        number: u32,
-        model: &[i64],
-    ) -> Result<Self, RingError> {
-        if let Some(at) = model.iter().position(|own| own.unsigned_abs() > place.magnitude_max) {
-            return Err(RingError::Own { place: at, got: model[at], magnitude_max: place.magnitude_max });
-        }
-        let scale = scale(binary_point);
-        let mut values: Vec<f32> = model.iter().map(|own| (*own as f64 / scale) as f32).collect();
-        let frame_values = codec.values_of(place.frame_bytes);
-        let written = |values: &mut [f32]| {
-            let mut body = Vec::new();
-            codec.write(values, &mut body);
-            body
-        };
-        let frames = values.chunks_mut(frame_values).map(written).collect();
-        let flow = Mutex::new(vec![0; values.len()]);
-        Ok(Self { place, codec, number, scale, values, frames, frame_values, flow })
     }
 }

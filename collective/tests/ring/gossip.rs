@@ -2,11 +2,12 @@
 
 use proptest::prelude::*;
 use tokio::io::{DuplexStream, duplex};
-use tributary_collective::{MixCodec, Mixer, RingError, RingPlace};
-use tributary_protocol::group::{Graph, lambda, neighbours};
+use tributary_collective::{Mixer, RingError, RingPlace, Timer};
+use tributary_protocol::graph::{Graph, lambda, neighbours};
+use tributary_protocol::plan::MixCodec;
 use tributary_protocol::seed::Seed;
 
-use super::ring::place;
+use super::ring::{FRAME_MS, place};
 use super::runner::{Clock, Task, run};
 
 const POINT: u32 = 30;
@@ -125,4 +126,31 @@ fn a_member_that_dies_is_blamed_by_its_neighbours_alone() {
     assert!(
         matches!(ended[1], Err(RingError::Neighbour { .. })) || matches!(ended[3], Err(RingError::Neighbour { .. }))
     );
+}
+
+/// A member that trains for long between two mixes is waited for.
+#[test]
+fn a_member_that_says_that_it_lives_is_waited_for_by_all() {
+    let clock = Clock::default();
+    let places: Vec<_> = (0..5).map(|rank| place(rank, 5)).collect();
+    let start = models(5, 2000);
+    let tasks = mixers(&places, Graph::Ring, MixCodec::Int8, 4000).into_iter().zip(&start).zip(0u64..);
+    let tasks = tasks.map(|((mut mixer, start), rank)| -> Task<'_, Result<(), RingError>> {
+        let clock = &clock;
+        Box::pin(async move {
+            let mut model = start.clone();
+            for mix in 0..5 {
+                if mix == rank {
+                    tokio::select! {
+                        () = mixer.keep_alive(clock) => {}
+                        () = clock.sleep(5 * FRAME_MS) => {}
+                    }
+                }
+                mixer.mix(&mut model, clock).await?;
+            }
+            Ok(())
+        })
+    });
+    let ended = run(&clock, 4, tasks.collect(), 5);
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
 }

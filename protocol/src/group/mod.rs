@@ -5,12 +5,10 @@
 //! | part | contents |
 //! |---|---|
 //! | [`schedule`], [`chunk_range`] | ring all-reduce: who sends and receives which chunk in which step |
-//! | [`Graph`], [`neighbours`], [`lambda`] | gossip: who mixes with whom, and how much |
 //! | [`messages`] | what a member and the coordinator say to each other |
 //! | [`FrameHeader`], [`Hello`], [`Abort`] | what a link carries. Integers are little-endian |
 
 mod frame;
-mod graph;
 pub mod messages;
 mod ring;
 
@@ -18,5 +16,4 @@ pub use frame::{
     ABORT_BYTES, Abort, AbortReason, FRAME_BYTES, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FRAMES_QUEUED_MAX, FrameError,
     FrameHeader, FrameKind, HELLO_BYTES, Hello,
 };
-pub use graph::{Edge, Graph, lambda, neighbours};
 pub use ring::{Hop, chunk_range, schedule};

@@ -96,6 +96,7 @@ impl Sum {
             bytes_received: self.received_bytes,
             took_ms,
             report: None,
+            distance: None,
         }
     }
 }
@@ -110,7 +111,7 @@ impl Ringing<'_> {
 
     async fn reduced(&self, roster: &RingRoster) -> Result<Sum, Option<RingStall>> {
         let place = place_of(roster).ok_or(None)?;
-        let (from, to) = self.member.links(roster, &place).await?;
+        let (from, to) = self.member.links(roster, &place, |link| link).await?;
         let weight = if roster.uniform { 1 } else { self.query.weight };
         let own = Weighted::new(&self.values, Weight::examples(weight), roster.binary_point);
         let reduced = all_reduce(&place, &own, from, to, &self.member.timer()).await;

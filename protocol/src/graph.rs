@@ -1,6 +1,8 @@
 //! Graphs of members that mix their models with their neighbours (D-PSGD: Lian et al. 2017,
 //! <https://arxiv.org/abs/1705.09056>), and the weights of their edges.
 
+use std::cmp::Ordering;
+
 use serde::{Deserialize, Serialize};
 
 use crate::seed::Seed;
@@ -32,6 +34,25 @@ pub enum Graph {
 pub type Edge = (u16, u16);
 
 impl Graph {
+    /// The degree that a random graph is to have; that of a ring for the others.
+    pub(crate) fn degree(self) -> u16 {
+        if let Self::RandomRegular { degree } = self { degree } else { 2 }
+    }
+
+    /// The edges of a member, with the share of the difference that flows, and whether the member is the one that opens
+    /// the link: each member then opens about as many as it accepts.
+    #[must_use]
+    pub fn links(self, (rank, members): (u16, u16), seed: Seed) -> Vec<(u16, f64, bool)> {
+        let ahead = |other: u16| (u32::from(other) + u32::from(members) - u32::from(rank)) % u32::from(members.max(1));
+        let opens = |other: u16| match (2 * ahead(other)).cmp(&u32::from(members)) {
+            Ordering::Less => true,
+            Ordering::Equal => rank < other,
+            Ordering::Greater => false,
+        };
+        let neighbours = neighbours(&self.edges(members, seed), rank);
+        neighbours.into_iter().map(|(other, weight)| (other, weight, opens(other))).collect()
+    }
+
     /// The edges among so many members, in ascending order. Every member can be reached from every other one.
     #[must_use]
     pub fn edges(self, members: u16, seed: Seed) -> Vec<Edge> {
@@ -101,9 +122,9 @@ fn random_regular(members: u16, degree: u16, seed: Seed) -> Vec<Edge> {
     most
 }
 
-/// The neighbours of a member, in ascending order, each with the share of their difference that flows over the edge in a
-/// mix: Metropolis weights, 1 / (1 + the larger degree of both). They are the same at both ends of an edge, and a member
-/// keeps a share of its own model.
+/// The neighbours of a member, in ascending order, each with the share of their difference that flows over the edge in
+/// a mix: Metropolis weights, 1 / (1 + the larger degree of both). They are the same at both ends of an edge, and a
+/// member keeps a share of its own model.
 #[must_use]
 pub fn neighbours(edges: &[Edge], rank: u16) -> Vec<(u16, f64)> {
     let degree = |of: u16| edges.iter().filter(|(one, other)| *one == of || *other == of).count();
@@ -215,6 +236,10 @@ mod tests {
             for rank in 0..members {
                 let own = neighbours(&edges, rank);
                 prop_assert!(own.iter().map(|(_, weight)| weight).sum::<f64>() < 1.0);
+                for (other, weight, opens) in graph.links((rank, members), Seed(seed)) {
+                    let back = graph.links((other, members), Seed(seed));
+                    prop_assert!(back.contains(&(rank, weight, !opens)), "one of both opens the link");
+                }
                 for (other, weight) in own {
                     prop_assert!(neighbours(&edges, other).contains(&(rank, weight)), "the weight of both ends");
                 }
