@@ -3,7 +3,6 @@
 use std::sync::PoisonError;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf, split};
-use tokio::sync::Notify;
 use tributary_protocol::group::{Abort, AbortReason, FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 
 use super::codec::read;
@@ -45,17 +44,16 @@ impl<L: AsyncRead + AsyncWrite + Send> Edge<L> {
         let Self { rank, weight, from, to } = self;
         let (rank, flows) = (*rank, mix.share(*weight));
         let blames = |what: Fault, part: u32| RingError::Neighbour { rank, what, step: mix.number, frame: part };
-        let has_received = Notify::new();
         let sends = async {
             for (part, body) in (0u32..).zip(&mix.frames) {
                 let header = mix.place.header(FrameKind::Values);
                 let length = body.len() as u32;
                 write(to, frame(&FrameHeader { step: mix.number, part, length, ..header }, body)).await;
             }
-            // The neighbour may have others that are late.
+            // Others may be late, and this neighbour may be ahead already.
             tokio::select! {
                 biased;
-                () = has_received.notified() => {}
+                () = mix.has_all() => {}
                 () = tells(to, mix.place, timer) => {}
             }
             Ok(())
@@ -75,7 +73,7 @@ impl<L: AsyncRead + AsyncWrite + Send> Edge<L> {
                     }
                 }
             }
-            has_received.notify_one();
+            mix.has_one();
             Ok(())
         };
         tokio::try_join!(biased; receives, sends).map(|_| ())

@@ -1,7 +1,9 @@
 //! One mix of a member: what it sends, and what flows to it.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use tokio::sync::Notify;
 use tributary_protocol::plan::MixCodec;
 
 use super::codec::{values_of, write};
@@ -24,13 +26,16 @@ pub(super) struct Mix<'a> {
     pub(super) frame_values: usize,
     /// What has flowed to the member.
     pub(super) flow: Mutex<Vec<i64>>,
+    /// Neighbours whose models are still to come.
+    awaited: AtomicUsize,
+    has_all: Notify,
 }
 
 impl<'a> Mix<'a> {
     pub(super) fn begin(
         place: &'a RingPlace,
         (binary_point, codec): (u32, MixCodec),
-        number: u32,
+        (number, neighbours): (u32, usize),
         model: &[i64],
     ) -> Result<Self, RingError> {
         if let Some(at) = model.iter().position(|own| own.unsigned_abs() > place.magnitude_max) {
@@ -46,6 +51,20 @@ impl<'a> Mix<'a> {
         };
         let frames = values.chunks_mut(frame_values).map(written).collect();
         let flow = Mutex::new(vec![0; values.len()]);
-        Ok(Self { place, codec, number, scale, values, frames, frame_values, flow })
+        let (awaited, has_all) = (AtomicUsize::new(neighbours), Notify::new());
+        Ok(Self { place, codec, number, scale, values, frames, frame_values, flow, awaited, has_all })
+    }
+
+    /// The model of a neighbour is there.
+    pub(super) fn has_one(&self) {
+        self.awaited.fetch_sub(1, Relaxed);
+        self.has_all.notify_waiters();
+    }
+
+    /// Ends when the models of all neighbours are there. One task polls all edges.
+    pub(super) async fn has_all(&self) {
+        while self.awaited.load(Relaxed) > 0 {
+            self.has_all.notified().await;
+        }
     }
 }

@@ -70,7 +70,7 @@ impl<L: AsyncRead + AsyncWrite + Send> Mixer<L> {
     pub async fn mix(&mut self, model: &mut [i64], timer: &impl Timer) -> Result<(), RingError> {
         self.place.check()?;
         let Self { place, binary_point, codec, edges, mixes } = self;
-        let mix = Mix::begin(place, (*binary_point, *codec), *mixes, model)?;
+        let mix = Mix::begin(place, (*binary_point, *codec), (*mixes, edges.len()), model)?;
         if let Err(error) = try_join_all(edges.iter_mut().map(|edge| edge.mix(&mix, timer))).await {
             tokio::select! {
                 biased;
