@@ -643,6 +643,8 @@ create table ring_members (
     bytes_sent bigint,
     bytes_received bigint,
     took_ms bigint,
+    -- In gossip: the distance of its model from the mean of all members' models.
+    distance double precision,
     -- Whether it was asked for the sum.
     asked bigint not null default 0 check (asked in (0, 1)),
     -- Whom it could not go on with: a position, what that did, and the step.

@@ -107,6 +107,9 @@ pub enum Mistake {
     /// The blocks are not those of the frame's values, or have values that cannot be.
     #[error(transparent)]
     Blocks(#[from] SumError),
+    /// A part of a model is none of the codec, or has a value that no member may have.
+    #[error("values from place {0} on are none of a member's model")]
+    Values(usize),
     /// The blamed member is none of the ring.
     #[error("the attempt was ended because of member {0}, which does not exist")]
     Rank(u16),

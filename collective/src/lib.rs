@@ -13,6 +13,7 @@
 //! | [`all_reduce`], [`RingError`] | the ring, and why it ends without a sum |
 //! | [`Turns`], [`all_reduce_in_turn`], [`keep_alive`] | many sums over the same links |
 //! | [`average`] | the mean of the members' models |
+//! | [`Mixer`] | gossip: members mix their models with those of their neighbours |
 //! | [`give_up`] | the end of a link when the other one did not come about |
 //! | [`Reduced`] | the sum, in packed form |
 //!
@@ -25,6 +26,7 @@ mod addend;
 mod alive;
 mod average;
 mod error;
+mod gossip;
 mod layout;
 mod link;
 mod place;
@@ -36,6 +38,7 @@ pub use addend::{Addend, Gridded, Scale, Weighted};
 pub use alive::keep_alive;
 pub use average::average;
 pub use error::{Fault, Mistake, RingError};
+pub use gossip::Mixer;
 pub use link::Turns;
 pub use place::{FRAME_MS_MAX, FRAME_MS_MIN, PlaceError, RingPlace};
 pub use reduced::{Reduced, RingTraffic};

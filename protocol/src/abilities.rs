@@ -90,6 +90,7 @@ abilities! {
     AnyVersion = "feature:masking_any_version",
     Ring = "feature:ring",
     Exchange = "feature:exchange",
+    Gossip = "feature:gossip",
 }
 
 /// Abilities of the first release: so many at the beginning of [`Ability::ALL`]. It never changes.
@@ -129,6 +130,7 @@ impl Abilities {
                 plan.masking.filter(|masking| masking.any_version).map(|_| Ability::AnyVersion),
                 plan.ring.then_some(Ability::Ring),
                 plan.exchange.map(|_| Ability::Exchange),
+                plan.exchange.and_then(|exchange| exchange.gossip).map(|_| Ability::Gossip),
             ]
             .into_iter()
             .flatten()

@@ -39,6 +39,7 @@ pub(super) fn bytes(members: &[RingMember], updates: &Updates, sums: &[Sum]) -> 
             bytes_received: sum.received_bytes,
             took_ms: sum.took_ms,
             report: None,
+            distance: None,
         })
     });
     let examples = updates.of_members.iter().map(|update| u64::from(update.examples)).sum();

@@ -14,7 +14,20 @@ fn table(attempt: &RingAttempt, width: Option<u16>) -> String {
     let sum = attempt.sha256.map(|sha256| format!(", SHA-256 {sha256}")).unwrap_or_default();
     let header = ["client", "examples", "sent", "received", "took", "brings the sum", "could not go on with"];
     let rows = attempt.members.iter().map(row);
-    format!("attempt {}: {}{sum}\n{}", attempt.number, attempt.state, output::table(&header, rows, width))
+    let after = match attempt.exchanged {
+        Some(exchanged) if exchanged > 0 => format!(", from exchange {exchanged} on"),
+        Some(_) | None => String::new(),
+    };
+    let apart = distance(attempt).map(|distance| format!(", {distance:.4} from the mean")).unwrap_or_default();
+    let table = output::table(&header, rows, width);
+    format!("attempt {}: {}{after}{apart}{sum}\n{table}", attempt.number, attempt.state)
+}
+
+/// The root of the mean square distance of the members' models from their mean.
+fn distance(attempt: &RingAttempt) -> Option<f64> {
+    let squares: Vec<f64> =
+        attempt.members.iter().filter_map(|member| member.distance).map(|distance| distance * distance).collect();
+    (!squares.is_empty()).then(|| (squares.iter().sum::<f64>() / squares.len() as f64).sqrt())
 }
 
 fn row(member: &RingPart) -> Vec<String> {
@@ -50,6 +63,7 @@ mod tests {
             bytes_sent: Some(2_500),
             bytes_received: None,
             took_ms: None,
+            distance: Some(1.5),
             stall,
         };
         let stall = RingBlame { client_number: 9, what: StallKind::Silent, step: 3 };
@@ -62,10 +76,11 @@ mod tests {
             formed_at_ms: 0,
             since_ms: 0,
             sha256: None,
+            exchanged: Some(3),
             members,
         };
         let text = tables(&RoundRing { attempts: vec![attempt], ..RoundRing::default() }, None);
-        assert!(text.contains("attempt 2: failed"), "{text}");
+        assert!(text.contains("attempt 2: failed, from exchange 3 on, 1.5000 from the mean"), "{text}");
         assert!(text.contains("2.5 kB") && text.contains("client 9 (silent, step 3)"), "{text}");
         assert_eq!(tables(&RoundRing::default(), None), "");
     }

@@ -64,7 +64,10 @@ pub trait Trainer: Send {
             false => abilities.without(of_algorithm(algorithm)),
         };
         let abilities = CORRECTING.iter().fold(Abilities::ALL, followed);
-        if self.exchanges() { abilities } else { abilities.without(Ability::Exchange) }
+        match self.exchanges() {
+            true => abilities,
+            false => abilities.without(Ability::Exchange).without(Ability::Gossip),
+        }
     }
 
     /// Trains the global model on the client's examples. It calls `should_stop` before every batch. When that returns
@@ -181,8 +184,8 @@ impl<'a> TrainTask<'a> {
         self.checkpoints.is_some_and(Checkpoints::is_due)
     }
 
-    /// Whether to end after so many steps with [`TrainError::Paused`]: the members of a group exchange their models, and
-    /// the training goes on from the checkpoint with other values. It pauses after its last step, too.
+    /// Whether to end after so many steps with [`TrainError::Paused`]: the members of a group exchange their models,
+    /// and the training goes on from the checkpoint with other values. It pauses after its last step, too.
     pub fn pauses_after(&self, steps: u64) -> bool {
         let is_last = self.training.steps.is_some_and(|all| steps >= u64::from(all));
         self.pause_every.is_some_and(|every| is_last || steps.is_multiple_of(u64::from(every.max(1))))

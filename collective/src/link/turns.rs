@@ -11,8 +11,8 @@ const LENGTH_BYTES: usize = 4;
 /// Most bytes of a piece. A longer one is refused.
 const PIECE_BYTES_MAX: usize = 1 << 16;
 
-/// A connection to a neighbour with which a member adds up again and again. Within a turn it is a stream with an end, as
-/// [`all_reduce`](crate::all_reduce) needs it; both sides begin the next one with [`Turns::next`].
+/// A connection to a neighbour with which a member adds up again and again. Within a turn it is a stream with an end,
+/// as [`all_reduce`](crate::all_reduce) needs it; both sides begin the next one with [`Turns::next`].
 #[derive(Debug)]
 pub struct Turns<L> {
     link: L,

@@ -29,7 +29,7 @@ impl<T: Timer> Ends<'_, T> {
     /// neighbour needs to tell one that is dead from one that is held up.
     pub(super) async fn hear_left(
         &self,
-        left: &mut FrameReader<'_, impl AsyncRead + Unpin>,
+        left: &mut FrameReader<impl AsyncRead + Unpin>,
         came: &mpsc::Sender<(FrameHeader, Vec<u8>)>,
         frames: u64,
     ) -> Result<(), Failure> {
@@ -38,11 +38,13 @@ impl<T: Timer> Ends<'_, T> {
             match left.next(self.timer).await {
                 Ok(Received::Alive { .. }) => {}
                 Ok(Received::Abort(abort)) => return Err(Failure::Aborted(Side::Left, abort)),
+                Ok(Received::Values(..) | Received::Maxima(..)) => {
+                    return Err(Failure::wrong(Side::Left, Mistake::Kind));
+                }
                 Ok(Received::Sum(header, frame)) => {
                     heard += 1;
                     came.try_send((header, frame)).map_err(|_| Failure::wrong(Side::Left, Mistake::Window))?;
                 }
-                Ok(Received::Maxima(..)) => return Err(Failure::wrong(Side::Left, Mistake::Kind)),
                 Err(fault) => return Err(Failure::Neighbour(Side::Left, fault)),
             }
         }
@@ -101,12 +103,14 @@ impl<T: Timer> Ends<'_, T> {
     ///
     /// A member that has the sum and has sent all that others need does not fail any more. It waits only because a
     /// link that ends with unread bytes may lose those that are under way.
-    pub(super) async fn hear_right(&self, right: &mut FrameReader<'_, impl AsyncRead + Unpin>) -> Result<(), Failure> {
+    pub(super) async fn hear_right(&self, right: &mut FrameReader<impl AsyncRead + Unpin>) -> Result<(), Failure> {
         loop {
             let failure = match right.next(self.timer).await {
                 Ok(Received::Alive { taken }) if self.grant(taken) => continue,
                 Ok(Received::Alive { .. }) => Failure::wrong(Side::Right, Mistake::Window),
-                Ok(Received::Sum(..) | Received::Maxima(..)) => Failure::wrong(Side::Right, Mistake::Kind),
+                Ok(Received::Sum(..) | Received::Maxima(..) | Received::Values(..)) => {
+                    Failure::wrong(Side::Right, Mistake::Kind)
+                }
                 Ok(Received::Abort(abort)) => Failure::Aborted(Side::Right, abort),
                 Err(Fault::Closed) if Shared::is(&self.shared.has_sent) && !self.is_broken() => {
                     // It has taken all frames, and does not say so of the last ones.

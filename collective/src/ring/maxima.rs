@@ -24,7 +24,7 @@ impl<T: Timer> Ends<'_, T> {
     /// agree; at once if they have no grid.
     pub(super) async fn hear_maxima(
         &self,
-        left: &mut FrameReader<'_, impl AsyncRead + Unpin>,
+        left: &mut FrameReader<impl AsyncRead + Unpin>,
         scale: Option<&Scale>,
         chunks: Chunks,
     ) -> Result<(), Failure> {
@@ -38,7 +38,7 @@ impl<T: Timer> Ends<'_, T> {
 
     async fn largest(
         &self,
-        left: &mut FrameReader<'_, impl AsyncRead + Unpin>,
+        left: &mut FrameReader<impl AsyncRead + Unpin>,
         scale: &Scale,
         chunks: Chunks,
     ) -> Result<Vec<u8>, Failure> {
@@ -73,7 +73,7 @@ impl<T: Timer> Ends<'_, T> {
     /// The next frame of exponents, which has this number in its chunk, and so many of them.
     async fn exponents(
         &self,
-        left: &mut FrameReader<'_, impl AsyncRead + Unpin>,
+        left: &mut FrameReader<impl AsyncRead + Unpin>,
         hop: &Hop,
         (part, count): (u32, usize),
     ) -> Result<Vec<u8>, Failure> {
@@ -82,7 +82,9 @@ impl<T: Timer> Ends<'_, T> {
             match left.next(self.timer).await {
                 Ok(Received::Alive { .. }) => {}
                 Ok(Received::Maxima(header, frame)) => break (header, frame),
-                Ok(Received::Sum(..)) => return Err(Failure::wrong(Side::Left, Mistake::Kind)),
+                Ok(Received::Sum(..) | Received::Values(..)) => {
+                    return Err(Failure::wrong(Side::Left, Mistake::Kind));
+                }
                 Ok(Received::Abort(abort)) => return Err(Failure::Aborted(Side::Left, abort)),
                 Err(fault) => return Err(Failure::Neighbour(Side::Left, fault)),
             }

@@ -57,8 +57,8 @@ where
     reduce(place, own, (left, right), timer, Some(STALL_WAITS)).await
 }
 
-/// The same over connections that stay: their next turn begins. Members may wait for each other as long as they say that
-/// they live ([`keep_alive`](crate::keep_alive)), because one of them may still be at other work.
+/// The same over connections that stay: their next turn begins. Members may wait for each other as long as they say
+/// that they live ([`keep_alive`](crate::keep_alive)), because one of them may still be at other work.
 ///
 /// # Errors
 /// As [`all_reduce`]. The connections are of no use then.

@@ -189,6 +189,9 @@ pub struct RingOutcome {
     /// Examples, loss and steps of its training, where members exchange while they train.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<RingReport>,
+    /// In gossip: the distance of its model from the mean of all members' models, as an L2 norm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<f64>,
 }
 
 #[cfg(test)]

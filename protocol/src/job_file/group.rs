@@ -7,14 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use super::error::require;
 use super::{JobFile, JobFileError, NormMax};
+use crate::graph::Graph;
 use crate::group::grid::{GRID_BITS_MAX, GRID_BITS_MIN};
 use crate::group::messages::GROUP_MAX;
-use crate::plan::Exchange;
+use crate::plan::{Exchange, Gossip, MixCodec};
 
 /// Attempts of a round at most.
 const ATTEMPTS_MAX: u32 = 8;
 /// Optimiser steps between two exchanges at most.
 const EXCHANGE_STEPS_MAX: u32 = 1_000_000;
+/// Mixes of an exchange at most.
+const MIXES_MAX: u32 = 100;
+/// Neighbours of a member in a random graph at most.
+const DEGREE_MAX: u16 = 8;
 const NO_NORM: &str =
     "left out where members exchange while they train: nobody sends an update that could be shortened";
 
@@ -55,6 +60,20 @@ pub enum Topology {
         #[serde(default, skip_serializing_if = "Every::is_round")]
         every: Every,
     },
+    /// Each member keeps a model of its own, and mixes it with those of its neighbours while it trains (D-PSGD, Lian et
+    /// al. 2017). The mean of all models becomes the next version.
+    Gossip {
+        /// Who mixes with whom.
+        graph: Graph,
+        /// Optimiser steps after which members mix. They do it after the last step, too. 1 to 1,000,000.
+        steps: u32,
+        /// Mixes each time, 1 to 100. Default: 1.
+        #[serde(default = "mixes")]
+        mixes: u32,
+        /// How models travel to neighbours. Default: `f32`.
+        #[serde(default)]
+        codec: MixCodec,
+    },
 }
 
 /// How often the members of a ring add up.
@@ -81,9 +100,16 @@ impl Topology {
     pub fn exchange(&self) -> Option<Exchange> {
         match self {
             Self::Ring { every: Every::Round } => None,
-            Self::Ring { every: Every::Steps(every) } => Some(Exchange { every: *every }),
+            Self::Ring { every: Every::Steps(every) } => Some(Exchange { every: *every, gossip: None }),
+            Self::Gossip { graph, steps, mixes, codec } => {
+                Some(Exchange { every: *steps, gossip: Some(Gossip { graph: *graph, mixes: *mixes, codec: *codec }) })
+            }
         }
     }
+}
+
+fn mixes() -> u32 {
+    1
 }
 
 fn form_by() -> f64 {
@@ -120,9 +146,14 @@ impl Group {
         require(job.analysis.is_none(), "[group]", "left out: an analysis asks clients themselves")?;
         let is_size = (2..=GROUP_MAX).contains(&job.round.updates_goal);
         require(is_size, "[round] updates_goal", "2 to 256 in a job with [group]")?;
-        if let Topology::Ring { every: Every::Steps(every) } = self.topology {
+        if let Some(Exchange { every, gossip }) = self.topology.exchange() {
             let is_count = (1..=EXCHANGE_STEPS_MAX).contains(&every);
-            require(is_count, "[group] topology every steps", "1 to 1000000")?;
+            require(is_count, "[group] topology steps", "1 to 1000000")?;
+            let mixes = gossip.map_or(1, |gossip| gossip.mixes);
+            require((1..=MIXES_MAX).contains(&mixes), "[group] topology mixes", "1 to 100")?;
+            let degree = gossip.map_or(2, |gossip| gossip.graph.degree());
+            let is_degree = (2..=DEGREE_MAX).contains(&degree) && degree.is_multiple_of(2);
+            require(is_degree, "[group] topology graph degree", "2, 4, 6 or 8")?;
             require(job.update.norm_max.is_none(), "[update] norm_max", NO_NORM)?;
         }
         let follows = matches!(job.update.norm_max, Some(NormMax::Adaptive(_)));

@@ -85,6 +85,8 @@ pub struct RingMemberRow {
     pub bytes_sent: Option<i64>,
     pub bytes_received: Option<i64>,
     pub took_ms: Option<i64>,
+    /// Distance of its model from the mean of all, in gossip.
+    pub distance: Option<f64>,
     asked: i64,
     blames: Option<i64>,
     blames_for: Option<Text<StallKind>>,
@@ -231,7 +233,7 @@ impl Tx {
     /// The members of an attempt, around the ring.
     pub async fn ring_members(&mut self, attempt: GroupId) -> Result<Vec<RingMemberRow>, DbError> {
         let sql = concat!(
-            "select m.position, m.outcome, m.outcome_at_ms, m.bytes_sent, m.bytes_received, m.took_ms, m.asked, m.blames, \
+            "select m.position, m.outcome, m.outcome_at_ms, m.bytes_sent, m.bytes_received, m.took_ms, m.distance, m.asked, m.blames, \
              m.blames_for, m.blames_step, a.state = 'assigned' as is_open, ",
             ready_columns!(),
             " from ring_members m join ring_ready y on y.assignment = m.assignment \
@@ -286,12 +288,12 @@ impl Tx {
         now_ms: i64,
     ) -> Result<bool, DbError> {
         let sql = "update ring_members set outcome = $3, outcome_at_ms = coalesce(outcome_at_ms, $4), bytes_sent = $5, \
-                   bytes_received = $6, took_ms = $7 where attempt = $1 and assignment = $2 \
+                   bytes_received = $6, took_ms = $7, distance = $8 where attempt = $1 and assignment = $2 \
                    and (outcome is null or outcome = $3)";
-        let RingOutcome { attempt: _, sha256, bytes_sent, bytes_received, took_ms, report: _ } = *outcome;
+        let RingOutcome { attempt: _, sha256, bytes_sent, bytes_received, took_ms, report: _, distance } = *outcome;
         let (sent, received, took) = (stored(bytes_sent), stored(bytes_received), stored(took_ms));
         let (attempt, member, sha256) = (attempt.to_string(), assignment.to_string(), sha256.to_string());
-        Ok(execute!(self, sql, attempt, member, sha256, now_ms, sent, received, took) == 1)
+        Ok(execute!(self, sql, attempt, member, sha256, now_ms, sent, received, took, distance) == 1)
     }
 
     /// Notes whom a member could not go on with.

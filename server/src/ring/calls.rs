@@ -61,6 +61,9 @@ pub(crate) async fn outcome(
     outcome: &RingOutcome,
 ) -> Result<(), Refusal> {
     let Some((round, group)) = attempt(services, client, id, outcome.attempt).await? else { return Ok(()) };
+    if outcome.distance.is_some_and(|distance| !(0.0..=f64::MAX).contains(&distance)) {
+        return Err(Refusal::Message("the distance from the mean is none".into()));
+    }
     if let Some(RingReport { weight, loss, steps, .. }) = outcome.report {
         let mut tx = services.db.read().await?;
         let (assignment, row) = assignments::find(&mut tx, client.id, id, Some(Task::Train)).await?;

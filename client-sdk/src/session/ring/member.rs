@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 use serde::Serialize;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tributary_collective::{Fault, RingError, RingPlace, Timer, give_up};
 use tributary_protocol::device::ReportAccepted;
 use tributary_protocol::group::FRAME_BYTES;
@@ -88,20 +89,21 @@ impl<'a> Member<'a> {
         self.context.coordinator.upload(self.secret, &upload).await
     }
 
-    /// The links to both neighbours. The error says whom the member could not reach.
-    pub(super) async fn links(
+    /// The links to both neighbours, each of which is made into what the caller needs. The error says whom the member
+    /// could not reach.
+    pub(super) async fn links<L: AsyncRead + AsyncWrite + Send>(
         &self,
         roster: &RingRoster,
         place: &RingPlace,
-    ) -> Result<(Link, Link), Option<RingStall>> {
-        let (rank, attempt) = (roster.rank, roster.attempt);
+        made: impl Fn(Link) -> L,
+    ) -> Result<(L, L), Option<RingStall>> {
         let (left, right) = (place.left(), place.right());
-        let peers = roster.members.iter().zip(0u16..).map(|(member, rank)| (rank, PeerKey(member.key)));
         let group = *roster.group.as_bytes();
-        let admission = self.listener.admit(OpenGroup { group, attempt, rank, peers: peers.collect() });
-        let unreachable = |rank| Some(RingStall { attempt, rank, what: StallKind::Unreachable, step: 0 });
-        let accepted = async { self.accepted(&admission, left, roster).await.map_err(|_| unreachable(left)) };
-        let opened = async { self.opened(right, roster).await.map_err(|_| unreachable(right)) };
+        let admission = self.admits(group, roster);
+        let accepted =
+            async { self.accepted(&admission, left, roster).await.map(&made).map_err(|_| unreachable(roster, left)) };
+        let opened =
+            async { self.opened(group, right, roster).await.map(&made).map_err(|_| unreachable(roster, right)) };
         // The neighbour on the other link is told which member could not be reached, and blames that one.
         match join(accepted, opened).await {
             (Ok(from), Ok(to)) => Ok((from, to)),
@@ -117,17 +119,55 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// The link that the left neighbour opens.
+    /// The links along the edges of a graph: who is at the other end, the share that flows, and whether this member
+    /// opens the link. They are those of a group with an id of its own, because members may also be next to each other.
+    pub(super) async fn edges(
+        &self,
+        roster: &RingRoster,
+        place: &RingPlace,
+        edges: &[(u16, f64, bool)],
+    ) -> Result<Vec<(u16, f64, Link)>, Option<RingStall>> {
+        let mut group = *roster.group.as_bytes();
+        group[0] ^= 1;
+        let admission = self.admits(group, roster);
+        let linked = edges.iter().map(async |&(rank, weight, opens)| {
+            let link = match opens {
+                true => self.opened(group, rank, roster).await,
+                false => self.accepted(&admission, rank, roster).await,
+            };
+            link.map(|link| (rank, weight, link)).map_err(|_| rank)
+        });
+        let (mut links, mut lost) = (Vec::new(), None);
+        for linked in join_all(linked).await {
+            match linked {
+                Ok(link) => links.push(link),
+                Err(rank) => lost = Some(rank),
+            }
+        }
+        let Some(lost) = lost else { return Ok(links) };
+        let timer = self.timer();
+        join_all(links.into_iter().map(|(.., link)| give_up(place, lost, link, &timer))).await;
+        Err(unreachable(roster, lost))
+    }
+
+    /// Lets all members of a roster connect for this group.
+    fn admits(&self, group: [u8; 16], roster: &RingRoster) -> Admission {
+        let peers = roster.members.iter().zip(0u16..).map(|(member, rank)| (rank, PeerKey(member.key)));
+        let (attempt, rank) = (roster.attempt, roster.rank);
+        self.listener.admit(OpenGroup { group, attempt, rank, peers: peers.collect() })
+    }
+
+    /// The link that a neighbour opens.
     async fn accepted(&self, admission: &Admission, left: u16, roster: &RingRoster) -> Result<Link, LinkError> {
         let limit_ms = roster.frame_ms;
         let accepted = within(self.clock(), Duration::from_millis(limit_ms), admission.accept(left)).await;
         accepted.unwrap_or(Err(LinkError::TimedOut { limit_ms }))
     }
 
-    /// Opens the link to the right neighbour. It may hear of the group a little later, so it is asked again.
-    async fn opened(&self, right: u16, roster: &RingRoster) -> Result<Link, LinkError> {
+    /// Opens the link to a neighbour. It may hear of the group a little later, so it is asked again.
+    async fn opened(&self, group: [u8; 16], right: u16, roster: &RingRoster) -> Result<Link, LinkError> {
         let RingMember { key, addresses } = &roster.members[usize::from(right)];
-        let hello = Hello { group: *roster.group.as_bytes(), attempt: roster.attempt, from: roster.rank, to: right };
+        let hello = Hello { group, attempt: roster.attempt, from: roster.rank, to: right };
         let until_ms = self.clock().now_ms().saturating_add(roster.frame_ms);
         loop {
             let mut last = LinkError::TimedOut { limit_ms: roster.frame_ms };
@@ -206,6 +246,10 @@ pub(super) fn stall_of(attempt: u32, error: &RingError) -> Option<RingStall> {
         }
         RingError::Aborted { .. } | RingError::Stalled { .. } | RingError::Own { .. } | RingError::Place(_) => None,
     }
+}
+
+fn unreachable(roster: &RingRoster, rank: u16) -> Option<RingStall> {
+    Some(RingStall { attempt: roster.attempt, rank, what: StallKind::Unreachable, step: 0 })
 }
 
 fn kind_of(fault: &Fault) -> StallKind {

@@ -11,8 +11,10 @@ use crate::trainer::{Checkpoint, TrainError};
 pub(super) struct Progress<'a> {
     parts: &'a Parts,
     exchanged: u32,
-    /// What all members have had since the last exchange.
+    /// What all members have had since the last exchange; in gossip, what this one has.
     anchor: Vec<f32>,
+    /// In gossip: how far the member's own model is from the version, in fixed point.
+    exact: Option<Vec<i64>>,
     before: Option<Before>,
     /// A training that has come to the next exchange.
     waiting: Option<Checkpoint>,
@@ -23,6 +25,7 @@ pub(super) struct Progress<'a> {
 /// How a member was before its last exchange.
 struct Before {
     anchor: Vec<f32>,
+    exact: Option<Vec<i64>>,
     trained: Checkpoint,
 }
 
@@ -30,7 +33,19 @@ impl<'a> Progress<'a> {
     /// Before the first exchange of a training that begins with these values of the whole model.
     pub(super) fn new(parts: &'a Parts, values: &[f32]) -> Self {
         let anchor = parts.take(Part::Shared, values);
-        Self { parts, exchanged: 0, anchor, before: None, waiting: None, resume: None }
+        Self { parts, exchanged: 0, anchor, exact: None, before: None, waiting: None, resume: None }
+    }
+
+    /// The training begins with the member's own shared values instead.
+    pub(super) fn begins_with(&mut self, own: Vec<f32>, mut values: Vec<f32>) {
+        self.parts.put(Part::Shared, &own, &mut values);
+        self.resume = Some(Checkpoint::new(0, 0.0).with_values(values));
+        self.anchor = own;
+    }
+
+    /// How far the member's own model is from the version, in fixed point; none before the first exchange.
+    pub(super) fn exact(&self) -> Option<&[i64]> {
+        self.exact.as_deref()
     }
 
     /// Number of completed exchanges.
@@ -63,13 +78,14 @@ impl<'a> Progress<'a> {
         self.waiting.as_ref()?.values().map(|values| self.parts.take(Part::Shared, values))
     }
 
-    /// The exchange is complete, and training goes on with the mean.
-    pub(super) fn completes(&mut self, mean: Vec<f32>) {
+    /// The exchange is complete, and training goes on with these values.
+    pub(super) fn completes(&mut self, mean: Vec<f32>, exact: Option<Vec<i64>>) {
         let Some(trained) = self.waiting.take() else { return };
         let mut values = trained.values().map(<[f32]>::to_vec).unwrap_or_default();
         self.parts.put(Part::Shared, &mean, &mut values);
         self.resume = Some(trained.clone().with_values(values));
-        self.before = Some(Before { anchor: std::mem::replace(&mut self.anchor, mean), trained });
+        let (anchor, exact) = (std::mem::replace(&mut self.anchor, mean), std::mem::replace(&mut self.exact, exact));
+        self.before = Some(Before { anchor, exact, trained });
         self.exchanged += 1;
     }
 
@@ -79,8 +95,9 @@ impl<'a> Progress<'a> {
             return true;
         }
         match self.before.take() {
-            Some(Before { anchor, trained }) if exchanged + 1 == self.exchanged => {
-                (self.anchor, self.waiting, self.exchanged) = (anchor, Some(trained), exchanged);
+            Some(Before { anchor, exact, trained }) if exchanged + 1 == self.exchanged => {
+                (self.anchor, self.exact, self.exchanged) = (anchor, exact, exchanged);
+                self.waiting = Some(trained);
                 true
             }
             _ => false,
@@ -121,7 +138,7 @@ mod tests {
         assert_eq!((progress.anchor(), progress.resume(), progress.brings()), (&[1.0, 3.0][..], None, None));
         progress.comes(at(4, &[1.5, 9.0, 3.5])).unwrap();
         assert_eq!(progress.brings().unwrap(), [1.5, 3.5]);
-        progress.completes(vec![1.25, 3.25]);
+        progress.completes(vec![1.25, 3.25], None);
         assert_eq!(progress.resume(), Some(&at(4, &[1.25, 9.0, 3.25])));
         assert_eq!((progress.anchor(), progress.exchanged(), progress.brings()), (&[1.25, 3.25][..], 1, None));
     }
@@ -131,13 +148,13 @@ mod tests {
         let parts = parts();
         let mut progress = Progress::new(&parts, &[0.0; 3]);
         progress.comes(at(4, &[1.0, 7.0, 1.0])).unwrap();
-        progress.completes(vec![2.0, 2.0]);
+        progress.completes(vec![2.0, 2.0], None);
         progress.comes(at(8, &[3.0, 8.0, 3.0])).unwrap();
         assert!(progress.goes_back(1), "it is there");
         assert_eq!(progress.brings().unwrap(), [3.0, 3.0]);
         assert!(progress.goes_back(0));
         assert_eq!((progress.anchor(), progress.brings().unwrap()), (&[0.0, 0.0][..], vec![1.0, 1.0]));
-        progress.completes(vec![1.5, 1.5]);
+        progress.completes(vec![1.5, 1.5], None);
         assert_eq!((progress.resume(), progress.exchanged()), (Some(&at(4, &[1.5, 7.0, 1.5])), 1));
     }
 
@@ -148,7 +165,7 @@ mod tests {
         assert!(!progress.goes_back(1));
         for steps in [1, 2] {
             progress.comes(at(steps, &[1.0; 3])).unwrap();
-            progress.completes(vec![1.0, 1.0]);
+            progress.completes(vec![1.0, 1.0], None);
         }
         assert!(!progress.goes_back(0) && !progress.goes_back(3));
     }

@@ -99,6 +99,7 @@ impl Sum {
             bytes_received: self.received_bytes,
             took_ms,
             report: None,
+            distance: None,
         }
     }
 }
@@ -113,7 +114,7 @@ impl Ringing<'_> {
 
     async fn reduced(&self, roster: &RingRoster) -> Result<Sum, Option<RingStall>> {
         let place = place_of(roster).ok_or(None)?;
-        let (from, to) = self.member.links(roster, &place).await?;
+        let (from, to) = self.member.links(roster, &place, |link| link).await?;
         let weight = if roster.uniform { 1 } else { self.query.weight };
         let own = Weighted::new(&self.values, Weight::examples(weight), roster.binary_point);
         let timer = self.member.timer();

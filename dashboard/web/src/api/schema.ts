@@ -1390,6 +1390,17 @@ export interface Event {
   task?: Task;
 }
 
+/** How often the members of a ring add up. */
+export type Every =
+  | "round"
+  | {
+      /**
+       * After so many optimiser steps, and after the last one: members go on with the mean of their models,
+       * so that all of them have the same model. 1 is synchronous data parallelism. 1 to 1,000,000.
+       */
+      steps: number;
+    };
+
 /** What a client has of one example set. */
 export interface ExampleSet {
   /** Number of training examples. Of a relay: clients behind it that have the set. */
@@ -1399,6 +1410,15 @@ export interface ExampleSet {
    * a name.
    */
   schema?: string;
+}
+
+/** The exchanges within a training. All members make the same ones. */
+export interface Exchange {
+  /**
+   * After so many optimiser steps, and after the last one, each member goes on with the mean of all
+   * members' models.
+   */
+  every: number;
 }
 
 /** The reason why a client gave up. */
@@ -2478,6 +2498,8 @@ export interface Plan {
   codec: Codec;
   /** Encoding of downloads. Absent for plain f32 models. */
   download?: Download;
+  /** What the members of a group exchange while they train. Absent where they meet after their trainings. */
+  exchange?: Exchange;
   /**
    * How updates are masked, so that the coordinator learns sums of groups alone. Absent where it reads
    * each update.
@@ -2990,6 +3012,8 @@ export interface RingOutcome {
   bytes_received: number;
   /** Bytes that it sent to other members. */
   bytes_sent: number;
+  /** Examples, loss and steps of its training, where members exchange while they train. */
+  report?: RingReport;
   /** SHA-256 of the body of the sum. */
   sha256: Sha256Hash;
   /** Time from the roster to the sum, in milliseconds. */
@@ -3016,13 +3040,21 @@ export interface RingPart {
   weight: number;
 }
 
-/** A member has finished its work, and joins the next attempt. */
+/**
+ * A member joins the next attempt: it has finished its work, or begins it where members exchange while
+ * they train.
+ */
 export interface RingReady {
   /** Number of the attempt that it saw last, 0 before the first. */
   attempt: number;
+  /** Where members exchange while they train: the number of exchanges that it has completed. */
+  exchanged?: number;
   /** Where others reach it. */
   member: RingMember;
-  /** Examples, loss and steps of its training. */
+  /**
+   * Examples, loss and steps of its training. Where members exchange while they train, it has only its
+   * examples yet.
+   */
   report: RingReport;
 }
 
@@ -3046,6 +3078,11 @@ export interface RingRoster {
   binary_point: number;
   /** Time until members send their own updates instead, in milliseconds. */
   ends_in_ms: number;
+  /**
+   * Where members exchange while they train: they go on after this number of exchanges. One that has
+   * completed one more goes back to where it was before it.
+   */
+  exchanged?: number;
   /** Longest silence of a neighbour that owes a frame, in milliseconds. */
   frame_ms: number;
   /** Bits of the integers on the grid of the group; all bits if it is absent. */
@@ -3919,6 +3956,8 @@ export interface TopK {
 
 /** How members of a group are connected. */
 export type Topology = {
+  /** When members add up. Default: once per round, after their trainings. */
+  every?: Every;
   kind: "ring";
 };
 

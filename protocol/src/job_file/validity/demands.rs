@@ -74,18 +74,24 @@ fn secure_aggregation(job: &JobFile) -> Vec<Setting> {
 }
 
 fn group(group: Option<&Group>) -> Vec<Setting> {
+    let exchange = group.and_then(|group| group.topology.exchange());
+    let kind = if exchange.is_some_and(|exchange| exchange.gossip.is_some()) { "gossip" } else { "ring" };
     vec![
-        Setting::with("[group] topology", "ring")
+        Setting::with("[group] topology", kind)
             .needs(&[Need::NewestBase], "adds up the updates of one round among its members")
             .needs(&[Need::SumAlone], "tells the coordinator the sum of the updates, and no single one")
             .denies(&[Need::FullTimes], "lets members wait for each other, so times do not say how long work takes")
             .when(group.is_some()),
+        Setting::with("[group] topology", "gossip with a model of each member")
+            .needs(&[Need::ClientSgd, Need::PlainSteps], "begins each round with a model and without moments")
+            .needs(&[Need::NothingPersonal], "gives each client weights of its own already")
+            .when(kind == "gossip"),
         Setting::with("[group] topology every", "steps")
             .needs(&[Need::EqualSteps], "lets members exchange after the same steps")
             .needs(&[Need::EqualWeights], "takes the mean of the members' models, in which all count alike")
             .needs(&[Need::DeltaAlone], "averages models while they are trained, and no vector beside them")
             .needs(&[Need::WholeUpdate], "gives all members one model, of which no update leaves anything out")
-            .when(group.is_some_and(|group| group.topology.exchange().is_some())),
+            .when(exchange.is_some()),
     ]
 }
 

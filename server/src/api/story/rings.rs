@@ -24,6 +24,7 @@ pub(in crate::api) async fn read(tx: &mut Tx, file: &JobFile, key: RoundKey) -> 
             formed_at_ms: row.formed_at_ms,
             since_ms: row.since_ms,
             sha256: row.sha256(),
+            exchanged: file.group.and_then(|group| group.topology.exchange()).map(|_| row.exchanged),
             members: members.iter().map(|member| part(member, &members)).collect(),
         });
     }
@@ -50,6 +51,7 @@ fn part(member: &RingMemberRow, members: &[RingMemberRow]) -> RingPart {
         bytes_sent: count(member.bytes_sent),
         bytes_received: count(member.bytes_received),
         took_ms: count(member.took_ms),
+        distance: member.distance,
         stall,
     }
 }

@@ -24,31 +24,31 @@ use tributary_protocol::state::{JobState, Phase, RingState, StarReason};
 
 use crate::support::{World, http, job_file, within_reason};
 
-const MEMBERS: usize = 4;
+pub(super) const MEMBERS: usize = 4;
 const INPUTS: usize = 5;
-const STEPS: u32 = 12;
+pub(super) const STEPS: u32 = 12;
 const RATE: f64 = 0.2;
 
 /// The examples of a member: as many for each, so that the mean of the gradients is that of all examples.
-fn examples(member: usize) -> Arc<MemoryExamples> {
+pub(super) fn examples(member: usize) -> Arc<MemoryExamples> {
     let mut stream = Seed(31).derive("member", member as u64).stream();
     let inputs: Vec<f32> = (0..20 * INPUTS).map(|_| stream.uniform(-1.0, 1.0)).collect();
     let labels = inputs.chunks(INPUTS).map(|x| u32::from(x[0] + x[1] * x[2] > 0.1 * member as f32)).collect();
     Arc::new(MemoryExamples::new(vec![INPUTS], inputs, Targets::Classes(labels)).unwrap())
 }
 
-fn model() -> Value {
+pub(super) fn model() -> Value {
     let layers = json!([
         { "kind": "linear", "out_features": 6 }, { "kind": "tanh" }, { "kind": "linear", "out_features": 2 },
     ]);
     json!({ "input": [INPUTS], "layers": layers })
 }
 
-fn training(steps: u32) -> Value {
+pub(super) fn training(steps: u32) -> Value {
     json!({ "epochs": null, "steps": steps, "optimizer": { "kind": "sgd", "learning_rate": RATE } })
 }
 
-fn job(every: u32, changes: &Value) -> Value {
+pub(super) fn job(every: u32, changes: &Value) -> Value {
     let mut file = job_file(&json!({
         "training": training(STEPS),
         "aggregation": { "combine": "uniform_mean" },
@@ -64,10 +64,12 @@ fn job(every: u32, changes: &Value) -> Value {
 }
 
 /// A trainer that tells where it is, and what it ended with.
-struct Told {
+pub(super) struct Told {
     trainer: LayerTrainer,
     /// Steps after which its member is lost.
-    lost_after: Option<u64>,
+    pub(super) lost_after: Option<u64>,
+    /// Steps after which it gives up.
+    pub(super) fails_after: Option<u64>,
     lost: Arc<Notify>,
     ended: Arc<Mutex<Option<Sha256Hash>>>,
 }
@@ -88,6 +90,9 @@ impl Trainer for Told {
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
         let trained = self.trainer.train(task, should_stop);
         match &trained {
+            Err(TrainError::Paused(checkpoint)) if self.fails_after == Some(checkpoint.steps) => {
+                return Err(TrainError::Other("the app has ended".to_owned()));
+            }
             Err(TrainError::Paused(checkpoint)) if self.lost_after == Some(checkpoint.steps) => self.lost.notify_one(),
             Ok(trained) => {
                 let bytes: Vec<u8> = trained.values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -103,13 +108,13 @@ impl Trainer for Told {
     }
 }
 
-struct Member {
+pub(super) struct Member {
     client: Client,
-    trainer: Told,
+    pub(super) trainer: Told,
     _directory: TempDir,
 }
 
-async fn members(world: &World, count: usize) -> Vec<Member> {
+pub(super) async fn members(world: &World, count: usize) -> Vec<Member> {
     let mut members = Vec::new();
     for place in 0..count {
         let directory = TempDir::new().unwrap();
@@ -117,7 +122,8 @@ async fn members(world: &World, count: usize) -> Vec<Member> {
         let client = builder.listen("127.0.0.1:0", None).http_client(http()).build().unwrap();
         client.enrol().await.unwrap();
         let trainer = LayerTrainer::new(examples(place));
-        let trainer = Told { trainer, lost_after: None, lost: Arc::default(), ended: Arc::default() };
+        let trainer =
+            Told { trainer, lost_after: None, fails_after: None, lost: Arc::default(), ended: Arc::default() };
         members.push(Member { client, trainer, _directory: directory });
     }
     members
@@ -125,26 +131,34 @@ async fn members(world: &World, count: usize) -> Vec<Member> {
 
 impl Member {
     /// Takes part until it has contributed, or is lost in the middle of its training: nothing of it goes on.
-    async fn contribute(&mut self) -> Result<Option<Sha256Hash>, ClientError> {
+    async fn contribute(&mut self, rounds: u64) -> Result<Option<Sha256Hash>, ClientError> {
         let (lost, ended) = (Arc::clone(&self.trainer.lost), Arc::clone(&self.trainer.ended));
         let contributes = async {
-            while !matches!(
-                self.client.run_once(&mut self.trainer, &AlwaysOn).await?,
-                Outcome::Contributed { .. } | Outcome::TooLate { .. }
-            ) {}
-            Ok(())
+            let mut contributed = 0;
+            loop {
+                match self.client.run_once(&mut self.trainer, &AlwaysOn).await {
+                    Ok(Outcome::Contributed { .. }) => contributed += 1,
+                    Ok(_) => {}
+                    Err(ClientError::Training(TrainError::Other(_))) => return Ok(None),
+                    Err(error) => return Err(error),
+                }
+                if contributed == rounds {
+                    return Ok(*ended.lock().unwrap());
+                }
+            }
         };
         tokio::select! {
             biased;
             () = lost.notified() => Ok(None),
-            contributed = contributes => contributed.map(|()| *ended.lock().unwrap()),
+            contributed = contributes => contributed,
         }
     }
 }
 
-async fn play(world: &World, members: &mut [Member], file: &Value) -> (JobId, Vec<Option<Sha256Hash>>) {
+pub(super) async fn play(world: &World, members: &mut [Member], file: &Value) -> (JobId, Vec<Option<Sha256Hash>>) {
     let job = world.create_job(file).await.ok::<Job>().head.id;
-    let ended = within_reason(join_all(members.iter_mut().map(Member::contribute))).await;
+    let rounds = file["stop"]["rounds"].as_u64().unwrap();
+    let ended = within_reason(join_all(members.iter_mut().map(|member| member.contribute(rounds)))).await;
     let ended = ended.into_iter().map(Result::unwrap).collect();
     let mut changes = world.app().signals.watch();
     let completes = async {
@@ -156,8 +170,8 @@ async fn play(world: &World, members: &mut [Member], file: &Value) -> (JobId, Ve
     (job, ended)
 }
 
-async fn ring(world: &World, job: JobId) -> RoundRing {
-    let detail: RoundDetail = world.look(&format!("/jobs/{job}/rounds/1")).await.ok();
+pub(super) async fn ring(world: &World, job: JobId, number: u32) -> RoundRing {
+    let detail: RoundDetail = world.look(&format!("/jobs/{job}/rounds/{number}")).await.ok();
     detail.ring.unwrap()
 }
 
@@ -182,7 +196,7 @@ fn by_hand(start: &[f32], members: &[usize], every: u32, steps: std::ops::Range<
     values
 }
 
-fn assert_near(got: &[f32], expected: &[f32]) {
+pub(super) fn assert_near(got: &[f32], expected: &[f32]) {
     assert_eq!(got.len(), expected.len());
     for (got, expected) in got.iter().zip(expected) {
         assert!((got - expected).abs() < 2e-5, "{got} for {expected}");
@@ -201,7 +215,7 @@ async fn members_that_exchange_while_they_train_end_with_one_model() {
         let round = world.round(job, 1).await;
         assert_eq!((round.phase, round.reported, round.weight), (Phase::Committed, 4, 80), "{round:?}");
         assert!(round.training_loss.is_some_and(|loss| loss > 0.0), "{round:?}");
-        let RoundRing { attempts, star, .. } = ring(&world, job).await;
+        let RoundRing { attempts, star, .. } = ring(&world, job, 1).await;
         assert_eq!((attempts.len(), attempts[0].state, star), (1, RingState::Counted, None));
         let all: Vec<usize> = (0..MEMBERS).collect();
         let expected = by_hand(&world.weights(job, 0).await, &all, every, 0..STEPS);
@@ -250,9 +264,12 @@ async fn a_member_that_is_lost_in_the_middle_costs_one_exchange_at_most() {
         assert!(ended[1].is_none() && rest.iter().all(|hash| hash.is_some() && *hash == rest[0]), "{ended:?}");
         let round = world.round(job, 1).await;
         assert_eq!((round.phase, round.reported), (Phase::Committed, 3), "{round:?}");
-        let RoundRing { attempts, star, .. } = ring(&world, job).await;
+        let RoundRing { attempts, star, .. } = ring(&world, job, 1).await;
         let states: Vec<_> = attempts.iter().map(|attempt| (attempt.state, attempt.members.len())).collect();
         assert_eq!((states, star), (vec![(RingState::Failed, 4), (RingState::Counted, 3)], None));
+        // They go on after the last exchange that all of them have completed.
+        let went_on = attempts.iter().map(|attempt| attempt.exchanged).collect::<Vec<_>>();
+        assert_eq!(went_on, [Some(0), Some((lost_after / u64::from(every)) as u32 - 1)]);
         let (all, rest) = ([0, 1, 2, 3], [0, 2, 3]);
         let before = lost_after as u32 - every;
         let middle = by_hand(&world.weights(job, 0).await, &all, every, 0..before);
@@ -266,21 +283,29 @@ async fn a_member_that_is_lost_in_the_middle_costs_one_exchange_at_most() {
 async fn after_the_last_attempt_each_member_finishes_alone() {
     let world = World::start_driven().await;
     let mut members = members(&world, MEMBERS).await;
-    members[2].trainer.lost_after = Some(8);
+    members[2].trainer.fails_after = Some(8);
     let mut file = job(4, &json!({}));
     file["group"]["attempts"] = json!(1);
-    file["round"]["updates_goal"] = json!(MEMBERS);
-    file["round"]["deadline_ms"] = json!(20_000);
     let (job, ended) = play(&world, &mut members, &file).await;
-    let rest: Vec<_> = [0, 1, 3].map(|place: usize| ended[place]).to_vec();
+    let rest = [0, 1, 3].map(|place: usize| ended[place]);
     assert!(rest.iter().all(Option::is_some) && rest[0] != rest[1] && rest[1] != rest[2], "{ended:?}");
     let round = world.round(job, 1).await;
     assert_eq!((round.phase, round.reported), (Phase::Committed, 3), "{round:?}");
-    assert_eq!(ring(&world, job).await.star, Some(StarReason::Attempts));
+    assert_eq!(ring(&world, job, 1).await.star, Some(StarReason::Attempts));
     // All until step 4, then each by itself.
     let middle = by_hand(&world.weights(job, 0).await, &[0, 1, 2, 3], 4, 0..4);
     let expected = by_hand(&middle, &[0, 1, 3], STEPS, 4..STEPS);
     assert_near(&world.weights(job, 1).await, &expected);
+}
+
+/// The same on a runtime with several threads, where members say that they live while they train.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_on_several_threads_end_with_one_model() {
+    let world = World::start_driven().await;
+    let mut members = members(&world, MEMBERS).await;
+    let (job, ended) = play(&world, &mut members, &job(2, &json!({}))).await;
+    assert!(ended.iter().all(|hash| hash.is_some() && *hash == ended[0]), "{ended:?}");
+    assert_eq!(ring(&world, job, 1).await.attempts.len(), 1);
 }
 
 /// Goal: what cannot be exchanged is refused by name: a rule that weighs members, steps that differ, a codec that keeps
@@ -296,7 +321,7 @@ async fn jobs_whose_members_cannot_be_in_lockstep_are_refused_with_the_reason() 
         (json!({ "update": { "norm_max": 1.0 } }), "norm_max"),
         (json!({ "group": { "topology": { "kind": "ring", "every": { "steps": 0 } } } }), "1 to 1000000"),
     ] {
-        let refused = world.create_job(&job(4, &changes)).await.refused(ProblemType::Malformed);
+        let refused = world.create_job(&job(4, &changes)).await.refused(ProblemType::JobFileInvalid);
         assert!(refused.detail.contains(reason), "{refused:?}");
     }
 }

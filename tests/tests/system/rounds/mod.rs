@@ -13,6 +13,7 @@ mod cluster;
 mod drivers;
 mod evaluation;
 mod goal_and_deadline;
+mod gossip;
 mod lockstep;
 mod masked;
 mod masked_buffered;
