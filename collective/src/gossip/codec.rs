@@ -71,10 +71,10 @@ mod tests {
                 let mut values: Vec<f32> = (0..count).map(|at| ((at * 37) % 101) as f32 * 0.01 - 0.3).collect();
                 let (own, mut bytes) = (values.clone(), Vec::new());
                 write(codec, &mut values, &mut bytes);
-                let mut read = vec![7.0; count];
-                read(codec, &bytes, &mut read).unwrap();
-                assert_eq!(read, values);
-                let near = own.iter().zip(&read).all(|(own, read)| (own - read).abs() <= 0.71 / 127.0 / 2.0 + 1e-6);
+                let mut came = vec![7.0; count];
+                read(codec, &bytes, &mut came).unwrap();
+                assert_eq!(came, values);
+                let near = own.iter().zip(&came).all(|(own, came)| (own - came).abs() <= 0.71 / 127.0 / 2.0 + 1e-6);
                 assert!(near, "{codec:?}");
                 assert!(read(codec, &bytes, &mut vec![0.0; count + 1]).is_none());
             }

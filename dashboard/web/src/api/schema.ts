@@ -1414,11 +1414,13 @@ export interface ExampleSet {
 
 /** The exchanges within a training. All members make the same ones. */
 export interface Exchange {
-  /**
-   * After so many optimiser steps, and after the last one, each member goes on with the mean of all
-   * members' models.
-   */
+  /** Optimiser steps after which members exchange. They do it after the last step, too. */
   every: number;
+  /**
+   * How each member mixes its model with those of its neighbours. Absent where each goes on with the
+   * mean of all members' models.
+   */
+  gossip?: Gossip;
 }
 
 /** The reason why a client gave up. */
@@ -1462,6 +1464,32 @@ export interface FormFile {
 
 /** Which form. */
 export type Format = "json" | "csv";
+
+/** Mixes of members with their neighbours in a graph. */
+export interface Gossip {
+  /** How models travel. */
+  codec: MixCodec;
+  /** Who mixes with whom. */
+  graph: Graph;
+  /** Mixes of an exchange. */
+  mixes: number;
+}
+
+/** Who mixes with whom. */
+export type Graph =
+  | "ring"
+  | "torus"
+  | "exponential"
+  | {
+      /**
+       * Each member with so many others, drawn with the seed of the job; with all others if there are no
+       * more.
+       */
+      random_regular: {
+        /** Neighbours of a member, an even number from 2. */
+        degree: number;
+      };
+    };
 
 /** Who adds up: the members of a group among themselves. */
 export interface Group {
@@ -2154,6 +2182,9 @@ export type Metrics = Record<string, number>;
 
 /** What becomes of missing values. */
 export type MissingValues = "refuse" | "replace";
+
+/** How the values of a model travel to a neighbour. */
+export type MixCodec = "f32" | "int8";
 
 /** When the updates of a job meet (`[round] mode`). */
 export type Mode =
@@ -2967,6 +2998,8 @@ export type RingAnswer =
 
 /** A group that formed. */
 export interface RingAttempt {
+  /** Where members exchange while they train: the exchanges after which they went on. */
+  exchanged?: number;
   /** When it formed. */
   formed_at_ms: number;
   /** Id of the group. */
@@ -3012,6 +3045,8 @@ export interface RingOutcome {
   bytes_received: number;
   /** Bytes that it sent to other members. */
   bytes_sent: number;
+  /** In gossip: the distance of its model from the mean of all members' models, as an L2 norm. */
+  distance?: number;
   /** Examples, loss and steps of its training, where members exchange while they train. */
   report?: RingReport;
   /** SHA-256 of the body of the sum. */
@@ -3030,6 +3065,8 @@ export interface RingPart {
   bytes_sent?: number;
   /** Number of the client in its population. */
   client_number: number;
+  /** In gossip: the distance of its model from the mean of all members' models. Absent before it says so. */
+  distance?: number;
   /** SHA-256 of the sum that it has. Absent before it says so. */
   outcome?: Sha256Hash;
   /** Whom it could not go on with. Absent if it could. */
@@ -3955,11 +3992,23 @@ export interface TopK {
 }
 
 /** How members of a group are connected. */
-export type Topology = {
-  /** When members add up. Default: once per round, after their trainings. */
-  every?: Every;
-  kind: "ring";
-};
+export type Topology =
+  | {
+      /** When members add up. Default: once per round, after their trainings. */
+      every?: Every;
+      kind: "ring";
+    }
+  | {
+      /** How models travel to neighbours. Default: `f32`. */
+      codec?: MixCodec;
+      /** Who mixes with whom. */
+      graph: Graph;
+      kind: "gossip";
+      /** Mixes each time, 1 to 100. Default: 1. */
+      mixes?: number;
+      /** Optimiser steps after which members mix. They do it after the last step, too. 1 to 1,000,000. */
+      steps: number;
+    };
 
 /**
  * Bytes of bodies that were sent, those of broken attempts included, and what the same content takes

@@ -34,6 +34,7 @@ export function RingPanel({ data }: { data: RoundDetail }) {
   if (!ring) return null;
   const counted = ring.attempts.find(({ state }) => state === "counted");
   const sent = (counted?.members ?? []).map(({ bytes_sent: sent }) => sent ?? 0);
+  const apart = (counted?.members ?? []).flatMap(({ distance }) => (distance == null ? [] : [distance]));
   const star = ring.star ?? undefined;
   return (
     <Panel title="Groups" hint="members add up among themselves, and bring one sum">
@@ -50,6 +51,13 @@ export function RingPanel({ data }: { data: RoundDetail }) {
           value={bytes(sent.reduce((total, sent) => total + sent, 0))}
           detail={sent.length > 0 ? `${bytes(Math.max(...sent))} at most from one` : undefined}
         />
+        {apart.length > 0 && (
+          <Stat
+            label="From the mean"
+            value={Math.sqrt(apart.reduce((total, distance) => total + distance ** 2, 0) / apart.length).toPrecision(3)}
+            detail="distance of the members' models"
+          />
+        )}
       </Stats>
       {star && <p>Members send their own updates to the coordinator, because {STARS[star]}.</p>}
       {ring.waiting > 0 && <p>{plural(ring.waiting, "client")} finished, in no open group.</p>}
@@ -60,6 +68,7 @@ export function RingPanel({ data }: { data: RoundDetail }) {
             <p>
               <strong>
                 Attempt {attempt.number}, {plural(attempt.members.length, "member")}
+                {(attempt.exchanged ?? 0) > 0 && `, from exchange ${attempt.exchanged} on`}
               </strong>
               : {STATES[attempt.state]}.
             </p>

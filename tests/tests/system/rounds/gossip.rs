@@ -1,7 +1,10 @@
 //! Groups whose members keep models of their own and mix them with those of their neighbours, with the real SDK over
 //! real links: the mean of all models becomes the version, and members go on with their own.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
+use tributary_client::{LayerTrainer, TrainTask, Trainer};
 use tributary_protocol::graph::{Graph, neighbours};
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::model::Model;
@@ -10,10 +13,6 @@ use tributary_protocol::plan::Training;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{Phase, RingState, StarReason};
-
-use std::sync::Arc;
-
-use tributary_client::{LayerTrainer, TrainTask, Trainer};
 
 use super::lockstep::{MEMBERS, STEPS, assert_near, examples, job, members, model, play, ring, training};
 use crate::support::World;
@@ -29,7 +28,7 @@ fn gossip(topology: &Value) -> Value {
     job(
         EVERY,
         &json!({
-            "group": { "topology": group, "frame_ms": 300, "attempts": 4 },
+            "group": { "topology": group, "frame_ms": 2_000, "attempts": 4 },
             "stop": { "rounds": ROUNDS },
         }),
     )

@@ -53,7 +53,7 @@ pub(super) fn job(every: u32, changes: &Value) -> Value {
         "training": training(STEPS),
         "aggregation": { "combine": "uniform_mean" },
         "round": { "updates_goal": MEMBERS, "updates_min": 2, "deadline_ms": 600_000 },
-        "group": { "topology": { "kind": "ring", "every": { "steps": every } }, "frame_ms": 300, "attempts": 4 },
+        "group": { "topology": { "kind": "ring", "every": { "steps": every } }, "frame_ms": 2_000, "attempts": 4 },
         "stop": { "rounds": 1 },
     }));
     file["model"] = model();
