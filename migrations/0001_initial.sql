@@ -599,6 +599,8 @@ create table ring_ready (
     asked_at_ms bigint not null,
     -- The attempt that it saw last.
     seen bigint not null,
+    -- Exchanges with the others that it has completed while it trains; 0 where members meet after their trainings.
+    exchanged bigint not null default 0,
     -- SHA-256 of its public key (SubjectPublicKeyInfo in DER), and a JSON list of its addresses.
     key_sha256 text not null,
     addresses text not null,
@@ -622,6 +624,8 @@ create table ring_attempts (
     formed_at_ms bigint not null,
     -- When it came to this state, or another member was asked for the sum.
     since_ms bigint not null,
+    -- Exchanges after which its members go on.
+    exchanged bigint not null default 0,
     -- Of the body on which its members agree.
     sha256 text,
     unique (job, task, round, number),
@@ -641,6 +645,8 @@ create table ring_members (
     took_ms bigint,
     -- Kilobits in a second that its link to the next member took.
     sent_kbit_s bigint,
+    -- In gossip: the distance of its model from the mean of all members' models.
+    distance double precision,
     -- Whether it was asked for the sum.
     asked bigint not null default 0 check (asked in (0, 1)),
     -- Whom it could not go on with: a position, what that did, and the step.

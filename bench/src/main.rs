@@ -8,6 +8,7 @@ mod codec;
 mod device;
 mod error;
 mod fleet;
+mod gossip;
 mod line;
 mod load;
 mod populations;
@@ -65,6 +66,8 @@ enum BenchCommand {
     Tree(tree::TreeArgs),
     /// Bytes, processor time and wall time of groups that add up among themselves, in this process.
     Ring(ring::RingArgs),
+    /// What members learn and move that mix their models with those of their neighbours, in this process.
+    Gossip(gossip::GossipArgs),
     /// A release that reaches a fleet step by step: who has it, bytes, and the rate of questions.
     Rollout(rollout::RolloutArgs),
     /// A fleet with a daily rhythm on a network with faults, with a failover and an upgrade in each simulated day.
@@ -142,6 +145,7 @@ async fn run(command: BenchCommand, output: &Output) -> Result<(), CliError> {
         BenchCommand::Relay { args, token } => relay::run(*args, token.as_ref(), None, output).await,
         BenchCommand::Tree(args) => tree::run(&args, output).await,
         BenchCommand::Ring(args) => ring::run(&args, output).await,
+        BenchCommand::Gossip(args) => gossip::run(&args, output).await,
         BenchCommand::Tempo(args) => tempo::run(&args, output).await,
         BenchCommand::Privacy(args) => privacy::run(&args, output).await,
         BenchCommand::Secure(args) => secure::cost::run(&args, output).await,

@@ -239,21 +239,8 @@ impl Wanted<'_> {
         model_path(self.assignment, version)
     }
 
-    /// Says what the file is that is cached next, so that the app can predict with it.
     fn describe(&self, file_sha256: Sha256Hash, version: u32, sha256: Sha256Hash) {
-        let Assignment { job, job_name: Some(name), plan, .. } = self.assignment else { return };
-        let card = ModelCard {
-            job: name.clone(),
-            version,
-            sha256,
-            plan_sha256: plan.hash(),
-            loss: plan.training.loss,
-            model: plan.model.clone(),
-        };
-        let card = CachedCard { file_sha256, form: self.form, job: *job, card };
-        if let Err(error) = self.state.save_card(&self.slot, &card) {
-            tracing::warn!(%error, "the model cannot be used without a network");
-        }
+        describe((self.state, &self.slot), self.assignment, self.form, [file_sha256, sha256], version);
     }
 
     /// A model that cannot be cached (the disk is full) is downloaded again in the next round.
@@ -261,5 +248,29 @@ impl Wanted<'_> {
         if let Err(error) = self.state.save_model(&self.slot, body) {
             tracing::warn!(%error, "the model is not cached");
         }
+    }
+}
+
+/// Says what the file is that is cached next, so that the app can predict with it. The hashes are those of the file and
+/// of the model as plain f32.
+pub(crate) fn describe(
+    (state, slot): (&State, &Slot),
+    assignment: &Assignment,
+    form: ModelForm,
+    [file_sha256, sha256]: [Sha256Hash; 2],
+    version: u32,
+) {
+    let Assignment { job, job_name: Some(name), plan, .. } = assignment else { return };
+    let card = ModelCard {
+        job: name.clone(),
+        version,
+        sha256,
+        plan_sha256: plan.hash(),
+        loss: plan.training.loss,
+        model: plan.model.clone(),
+    };
+    let card = CachedCard { file_sha256, form, job: *job, card };
+    if let Err(error) = state.save_card(slot, &card) {
+        tracing::warn!(%error, "the model cannot be used without a network");
     }
 }

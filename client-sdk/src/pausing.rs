@@ -54,6 +54,10 @@ impl<T: Trainer> Trainer for PausingTrainer<T> {
         self.trainer.follows(algorithm)
     }
 
+    fn exchanges(&self) -> bool {
+        self.trainer.exchanges()
+    }
+
     fn abilities(&self) -> Abilities {
         self.trainer.abilities()
     }

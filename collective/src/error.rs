@@ -77,6 +77,14 @@ pub enum Mistake {
     /// The frame is of another member.
     #[error("a frame of member {0}, which is at no end of the link")]
     From(u16),
+    /// An exponent of the grid is beyond what any update needs.
+    #[error("exponent {got} of the grid, beyond {most}")]
+    Exponent {
+        /// The exponent.
+        got: u8,
+        /// The largest one that an update may need.
+        most: u8,
+    },
     /// The frame is of another attempt.
     #[error("a frame of attempt {0}")]
     Attempt(u32),
@@ -99,6 +107,9 @@ pub enum Mistake {
     /// The blocks are not those of the frame's values, or have values that cannot be.
     #[error(transparent)]
     Blocks(#[from] SumError),
+    /// A part of a model is none of the codec, or has a value that no member may have.
+    #[error("values from place {0} on are none of a member's model")]
+    Values(usize),
     /// The blamed member is none of the ring.
     #[error("the attempt was ended because of member {0}, which does not exist")]
     Rank(u16),

@@ -9,7 +9,11 @@
 //! |---|---|
 //! | [`RingPlace`] | the place of a member in its ring, and what all members agreed on |
 //! | [`Addend`], [`Weighted`] | the member's own integers, and those of an update |
+//! | [`Gridded`], [`Scale`] | those of an update in few bits, on a grid that members agree on first |
 //! | [`all_reduce`], [`RingError`] | the ring, and why it ends without a sum |
+//! | [`Turns`], [`all_reduce_in_turn`], [`keep_alive`] | many sums over the same links |
+//! | [`average`] | the mean of the members' models |
+//! | [`Mixer`] | gossip: members mix their models with those of their neighbours |
 //! | [`give_up`] | the end of a link when the other one did not come about |
 //! | [`Reduced`] | the sum, in packed form |
 //!
@@ -19,7 +23,10 @@
 #![warn(missing_docs)]
 
 mod addend;
+mod alive;
+mod average;
 mod error;
+mod gossip;
 mod layout;
 mod link;
 mod place;
@@ -27,9 +34,13 @@ mod reduced;
 mod ring;
 mod timer;
 
-pub use addend::{Addend, Weighted};
+pub use addend::{Addend, Gridded, Scale, Weighted};
+pub use alive::keep_alive;
+pub use average::average;
 pub use error::{Fault, Mistake, RingError};
+pub use gossip::Mixer;
+pub use link::Turns;
 pub use place::{FRAME_MS_MAX, FRAME_MS_MIN, PlaceError, RingPlace};
 pub use reduced::{Reduced, RingTraffic};
-pub use ring::{all_reduce, give_up};
+pub use ring::{all_reduce, all_reduce_in_turn, give_up};
 pub use timer::Timer;

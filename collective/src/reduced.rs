@@ -51,48 +51,28 @@ impl Reduced {
     /// Gives the sink all values, in order.
     pub fn integers(&self, sink: &mut (impl IntegerSink + ?Sized)) {
         for (chunk, frames) in (0..self.members).zip(&self.chunks) {
-            self.chunk_integers(chunk, frames, sink);
+            for (frame, packed) in (0..).zip(frames) {
+                self.frame_integers(chunk, (frame, packed), sink);
+            }
         }
     }
 
     /// The body `tributary-sum-1` with this [`tag`](tributary_protocol::sum::tag()) and this weight and number of
-    /// updates. It has the same bytes for all members, and those of a direct sum.
-    pub fn body(&self, tag: [u8; 8], contribution: Contribution) -> Vec<u8> {
+    /// updates. It has the same bytes for all members, and those of a direct sum. Each frame is dropped once it is
+    /// written, so beside the body there is little of the sum at any time.
+    pub fn body(mut self, tag: [u8; 8], contribution: Contribution) -> Vec<u8> {
         // The blocks of a body begin at other places than those of frames, so its length is not known exactly. A body
         // that grows by doubling is copied, and touches twice its memory.
         let mut whole = Vec::with_capacity(self.packed_bytes() + self.packed_bytes() / 64 + BLOCK_BYTES_MAX);
         let mut body = Body(SumWriter::new(tag, contribution, self.values()));
-        for (chunk, frames) in (0..self.members).zip(&self.chunks) {
+        for (chunk, frames) in (0..self.members).zip(std::mem::take(&mut self.chunks)) {
             for (frame, packed) in (0..).zip(frames) {
-                self.frame_integers(chunk, (frame, packed), &mut body);
+                self.frame_integers(chunk, (frame, &packed), &mut body);
                 whole.append(&mut body.0.take());
             }
         }
         whole.append(&mut body.0.finish().expect("a sum has all of its values"));
         whole
-    }
-
-    /// The same body in pieces, chunk by chunk. What was returned is no longer held.
-    pub fn into_body(mut self, tag: [u8; 8], contribution: Contribution) -> impl Iterator<Item = Vec<u8>> {
-        let chunks = (0..self.members).zip(std::mem::take(&mut self.chunks));
-        let mut body = Body(SumWriter::new(tag, contribution, self.values()));
-        let mut pieces = chunks.map(Some).chain([None]);
-        std::iter::from_fn(move || match pieces.next()? {
-            Some((chunk, frames)) => {
-                self.chunk_integers(chunk, &frames, &mut body);
-                Some(body.0.take())
-            }
-            None => {
-                let writer = std::mem::replace(&mut body.0, SumWriter::new(tag, contribution, 0));
-                Some(writer.finish().expect("a sum has all of its values"))
-            }
-        })
-    }
-
-    fn chunk_integers(&self, chunk: u16, frames: &[Box<[u8]>], sink: &mut (impl IntegerSink + ?Sized)) {
-        for (frame, packed) in (0..).zip(frames) {
-            self.frame_integers(chunk, (frame, packed), sink);
-        }
     }
 
     fn frame_integers(&self, chunk: u16, (frame, packed): (u32, &[u8]), sink: &mut (impl IntegerSink + ?Sized)) {

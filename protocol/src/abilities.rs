@@ -89,6 +89,8 @@ abilities! {
     LocalNoise = "feature:local_noise",
     AnyVersion = "feature:masking_any_version",
     Ring = "feature:ring",
+    Exchange = "feature:exchange",
+    Gossip = "feature:gossip",
 }
 
 /// Abilities of the first release: so many at the beginning of [`Ability::ALL`]. It never changes.
@@ -127,6 +129,8 @@ impl Abilities {
                 (!plan.model.sharing.frozen.is_empty()).then_some(Ability::Frozen),
                 plan.masking.filter(|masking| masking.any_version).map(|_| Ability::AnyVersion),
                 plan.ring.then_some(Ability::Ring),
+                plan.exchange.map(|_| Ability::Exchange),
+                plan.exchange.and_then(|exchange| exchange.gossip).map(|_| Ability::Gossip),
             ]
             .into_iter()
             .flatten()

@@ -75,7 +75,7 @@ use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, Secret};
 use crate::job_model::JobModel;
 pub use crate::open_jobs::{OpenJob, OpenJobs};
-use crate::plan::{Cadence, Masking, Training};
+use crate::plan::{Cadence, Exchange, Masking, Training};
 use crate::relay::{RelayOffer, RelayTerms};
 use crate::release::ChannelAnswer;
 use crate::scalars::Scalars;
@@ -406,6 +406,9 @@ pub struct Plan {
     /// each sends its own to the coordinator.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ring: bool,
+    /// What the members of a group exchange while they train. Absent where they meet after their trainings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<Exchange>,
 }
 
 impl Plan {

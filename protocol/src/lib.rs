@@ -54,6 +54,7 @@ pub mod example_sets;
 pub mod figures;
 pub mod fixed;
 pub mod gate;
+pub mod graph;
 pub mod group;
 pub mod hash;
 mod hex;

@@ -15,7 +15,7 @@ import rows
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["rounds", "training", "predictions", "privacy", "masking", "all"])
+    parser.add_argument("part", choices=["rounds", "training", "predictions", "privacy", "masking", "rings", "all"])
     parser.add_argument("program", help="the release build of tributary")
     parser.add_argument("cycles", type=int, help="how often each figure is measured")
     parser.add_argument("folder", help="the folder of MNIST's four IDX files")
@@ -53,6 +53,10 @@ def measure(options: argparse.Namespace) -> Iterator[rows.Row]:
         import masking
 
         yield from masking.measure(options.program, options.cycles)
+    if options.part in ("rings", "all"):
+        import rings
+
+        yield from rings.measure(options.program, options.cycles)
 
 
 if __name__ == "__main__":

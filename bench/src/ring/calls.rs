@@ -26,6 +26,7 @@ pub(super) fn bytes(members: &[RingMember], updates: &Updates, sums: &[Sum]) -> 
             attempt: 0,
             member: member.clone(),
             report: RingReport { weight: update.examples, ..REPORT },
+            exchanged: 0,
         })
     });
     let rosters =
@@ -38,6 +39,8 @@ pub(super) fn bytes(members: &[RingMember], updates: &Updates, sums: &[Sum]) -> 
             bytes_received: sum.received_bytes,
             took_ms: sum.took_ms,
             sent_kbit_s: None,
+            report: None,
+            distance: None,
         })
     });
     let examples = updates.of_members.iter().map(|update| u64::from(update.examples)).sum();
@@ -59,6 +62,9 @@ fn roster(rank: u16, members: &[RingMember], updates: &Updates) -> RingRoster {
         weight: updates.contribution.weight.units(),
         binary_point: updates.binary_point,
         value_max: updates.caps.value_max(updates.binary_point).unsigned_abs(),
+        exchanged: 0,
+        next_rate: None,
+        grid_bits: None,
         frame_ms: FRAME_MS,
         ends_in_ms: ENDS_IN_MS,
     }

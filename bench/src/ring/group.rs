@@ -12,7 +12,7 @@ use tributary_protocol::group::FRAME_BYTES;
 use tributary_protocol::hash::Sha256Hash;
 
 use super::links::{ATTEMPT, FRAME_MS, Members};
-use super::updates::Updates;
+use super::updates::{Adds, Updates};
 use crate::error::BenchError;
 
 /// The sum of a member.
@@ -37,14 +37,20 @@ pub(super) async fn add_up(group: Members, updates: &Updates) -> Result<Vec<Sum>
         magnitude_max: updates.caps.value_max(updates.binary_point).unsigned_abs(),
     };
     let (tag, contribution, roster) = (updates.tag, updates.contribution, group.roster());
-    let point = updates.binary_point;
+    let (point, adds) = (updates.binary_point, updates.adds);
     let mut working = JoinSet::new();
     for ((rank, door), own) in (0..).zip(group.doors).zip(&updates.of_members) {
         let (own, roster, place) = (own.clone(), Arc::clone(&roster), RingPlace { rank, ..place });
         working.spawn(async move {
             let began = Stopwatch::start();
             let (left, right) = door.links(&roster, &place).await?;
-            let reduced = all_reduce(&place, &own.weighted(point), left, right, &Waits).await;
+            let reduced = match adds {
+                Adds::Updates(_) => all_reduce(&place, &own.weighted(point), left, right, &Waits).await,
+                Adds::Grid => {
+                    let own = own.gridded(point, place.magnitude_max);
+                    all_reduce(&place, &own, left, right, &Waits).await
+                }
+            };
             let reduced = reduced.map_err(|error| BenchError::Ring(error.to_string()))?;
             let ring_s = began.elapsed().as_secs_f64();
             let traffic = reduced.traffic();

@@ -23,16 +23,14 @@ use std::time::Duration;
 use clap::Args;
 use serde::{Serialize, Serializer};
 use tributary::error::CliError;
-use tributary::options::parse_codec;
 use tributary::output::Output;
 use tributary::stopwatch::Stopwatch;
 use tributary::units::{Bandwidth, BandwidthError};
-use tributary_protocol::update::Codec;
 
 use crate::line::Shape;
 use crate::process::cpu_s;
 use links::Members;
-use updates::Updates;
+use updates::{Adds, Updates};
 
 /// Lowest bandwidth in bits a second.
 const BITS_MIN: f64 = 1e5;
@@ -45,9 +43,9 @@ pub(crate) struct RingArgs {
     /// Parameters of the updates.
     #[arg(long, value_delimiter = ',', default_value = "1000000,10000000", value_name = "COUNTS", value_parser = clap::value_parser!(u32).range(1..=500_000_000))]
     parameters: Vec<u32>,
-    /// The codecs of the updates, whose decoded values are added up.
-    #[arg(long, value_delimiter = ',', default_value = "f32,int8", value_name = "CODECS", value_parser = parse_codec)]
-    codec: Vec<Codec>,
+    /// The codecs of the updates, whose decoded values are added up; or grid: f32 on a grid of 8 bits.
+    #[arg(long, value_delimiter = ',', default_value = "f32,int8,grid", value_name = "CODECS")]
+    codec: Vec<Adds>,
     /// Links without TLS.
     #[arg(long)]
     plain: bool,
@@ -61,7 +59,7 @@ pub(crate) struct RingArgs {
 struct Measured {
     members: u16,
     parameters: u32,
-    codec: Codec,
+    codec: Adds,
     plain: bool,
     #[serde(serialize_with = "as_text")]
     bandwidth: Option<Bandwidth>,
@@ -100,7 +98,7 @@ pub(crate) async fn run(args: &RingArgs, output: &Output) -> Result<(), CliError
     if output.json { Ok(()) } else { print(&rows, output) }
 }
 
-async fn measured(args: &RingArgs, members: u16, parameters: u32, codec: Codec) -> Result<Measured, CliError> {
+async fn measured(args: &RingArgs, members: u16, parameters: u32, codec: Adds) -> Result<Measured, CliError> {
     let updates = Updates::new(members, parameters, codec).await?;
     let group = Members::new(members, args.plain, args.bandwidth.map(shape)).await?;
     let (roster, cpu_began_s, began) = (group.roster(), cpu_s(std::process::id())?, Stopwatch::start());

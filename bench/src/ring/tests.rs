@@ -12,13 +12,13 @@ struct CommandLine {
 
 async fn row(arguments: &[&str], members: u16, codec: &str) -> Measured {
     let CommandLine { args } = CommandLine::parse_from(["ring"].iter().chain(arguments));
-    measured(&args, members, 10_000, parse_codec(codec).unwrap()).await.unwrap()
+    measured(&args, members, 10_000, codec.parse().unwrap()).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_have_the_direct_sum_over_every_kind_of_link() {
     for arguments in [&[][..], &["--plain"], &["--bandwidth", "1gbit"], &["--plain", "--bandwidth", "1gbit"]] {
-        for (members, codec) in [(2, "f32"), (3, "int8"), (5, "f32")] {
+        for (members, codec) in [(2, "f32"), (3, "int8"), (5, "f32"), (4, "grid")] {
             let measured = row(arguments, members, codec).await;
             assert!(measured.sha256_equal, "{arguments:?}, {members} members");
             let calls = measured.bytes_through_coordinator - measured.sum_bytes;

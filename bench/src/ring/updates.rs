@@ -1,13 +1,19 @@
 //! The updates of the members, and their direct sum.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
 
 use tokio::task::{JoinSet, spawn_blocking};
 use tributary::error::CliError;
-use tributary_collective::Weighted;
+use tributary::options::parse_codec;
+use tributary_collective::{Addend, Gridded, Weighted};
 use tributary_engine::aggregate::Accumulator;
 use tributary_protocol::body::shrink;
 use tributary_protocol::fixed::{Contribution, SumCaps, Weight};
+use tributary_protocol::group::grid::{GRID_BLOCK, exponent, round};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::model::ParameterList;
@@ -27,11 +33,58 @@ const MAGNITUDE_MAX: f32 = 32.0;
 const EXAMPLES: u32 = 600;
 /// Values of the direct sum that are packed at once.
 const VALUES_AT_ONCE: usize = 1 << 16;
+/// Bits of a rounded integer.
+const GRID_BITS: u32 = 8;
+
+/// What members add up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Adds {
+    /// The integers of updates in this codec.
+    Updates(Codec),
+    /// The integers of f32 updates, rounded to a grid.
+    Grid,
+}
+
+impl Adds {
+    fn codec(self) -> Codec {
+        match self {
+            Self::Updates(codec) => codec,
+            Self::Grid => Codec::F32,
+        }
+    }
+}
+
+impl FromStr for Adds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "grid" { Ok(Self::Grid) } else { parse_codec(text).map(Self::Updates) }
+    }
+}
+
+impl fmt::Display for Adds {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Updates(codec) => codec.fmt(out),
+            Self::Grid => out.write_str("grid"),
+        }
+    }
+}
+
+impl Serialize for Adds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Updates(codec) => codec.serialize(serializer),
+            Self::Grid => serializer.serialize_str("grid"),
+        }
+    }
+}
 
 /// The updates of a group.
 #[derive(Debug)]
 pub(super) struct Updates {
     pub(super) of_members: Vec<Update>,
+    pub(super) adds: Adds,
     pub(super) caps: SumCaps,
     pub(super) binary_point: u32,
     pub(super) contribution: Contribution,
@@ -53,7 +106,7 @@ pub(super) struct Update {
 }
 
 impl Updates {
-    pub(super) async fn new(members: u16, parameters: u32, codec: Codec) -> Result<Self, CliError> {
+    pub(super) async fn new(members: u16, parameters: u32, adds: Adds) -> Result<Self, CliError> {
         let job = JobId::from_random([1; 16]);
         let caps = SumCaps {
             weight_max: Weight::examples(EXAMPLES_MAX),
@@ -62,7 +115,7 @@ impl Updates {
         };
         let binary_point = caps.binary_point().map_err(failed)?;
         let parameters = parameters_of(parameters as usize)?;
-        let header = UpdateHeader { codec, job: job.to_string(), base_version: VERSION.into() };
+        let header = UpdateHeader { codec: adds.codec(), job: job.to_string(), base_version: VERSION.into() };
         let mut making = JoinSet::new();
         for rank in 0..members {
             let (parameters, header) = (Arc::clone(&parameters), header.clone());
@@ -72,10 +125,13 @@ impl Updates {
         made.sort_by_key(|(rank, _)| *rank);
         let of_members: Vec<_> = made.into_iter().map(|(_, update)| update).collect();
         let (tag, all) = (tag(&job, VERSION, binary_point), of_members.clone());
-        let direct = spawn_blocking(move || direct_sum(&all, parameters.total(), caps, tag));
+        let direct = spawn_blocking(move || match adds {
+            Adds::Updates(_) => direct_sum(&all, parameters.total(), caps, tag),
+            Adds::Grid => direct_sum_on_grid(&all, parameters.total(), caps, tag),
+        });
         let (contribution, body) = direct.await.map_err(CliError::task)??;
         let (sha256, sum_bytes) = (Sha256Hash::of(&body), body.len() as u64);
-        Ok(Self { of_members, caps, binary_point, contribution, tag, sha256, sum_bytes })
+        Ok(Self { of_members, adds, caps, binary_point, contribution, tag, sha256, sum_bytes })
     }
 
     /// Bytes of all updates as bodies.
@@ -101,6 +157,15 @@ impl Update {
     pub(super) fn weighted(&self, binary_point: u32) -> Weighted<'_> {
         Weighted::new(&self.values, Weight::examples(self.examples), binary_point)
     }
+
+    /// The same, rounded to a grid.
+    pub(super) fn gridded(&self, binary_point: u32, value_max: u64) -> Gridded<'_> {
+        Gridded::new(self.weighted(binary_point), GRID_BITS, value_max, self.seed())
+    }
+
+    fn seed(&self) -> Seed {
+        Seed(self.examples.into())
+    }
 }
 
 /// The body of the sum that the coordinator would make of the updates.
@@ -121,6 +186,41 @@ fn direct_sum(
         writer.push(&accumulator.integers(first..values.min(first + VALUES_AT_ONCE)));
     }
     Ok((accumulator.counted(), writer.finish().map_err(failed)?))
+}
+
+/// The same of updates on a grid, with the largest exponent of each block.
+fn direct_sum_on_grid(
+    updates: &[Update],
+    values: usize,
+    caps: SumCaps,
+    tag: [u8; 8],
+) -> Result<(Contribution, Vec<u8>), BenchError> {
+    let point = caps.binary_point().map_err(failed)?;
+    let contributions = updates.iter().map(|update| Contribution::of_one(Weight::examples(update.examples)));
+    let contribution = contributions.reduce(|sum, one| Contribution {
+        weight: Weight::of_units(sum.weight.units() + one.weight.units()),
+        updates: sum.updates + one.updates,
+    });
+    let contribution = contribution.unwrap_or_default();
+    let mut writer = SumWriter::new(tag, contribution, u32::try_from(values).unwrap_or(u32::MAX));
+    let value_max = caps.value_max(point).unsigned_abs();
+    let mut exponents = Vec::with_capacity(values.div_ceil(GRID_BLOCK));
+    for first in (0..values).step_by(GRID_BLOCK) {
+        let own = |update: &Update| {
+            let mut own = vec![0; GRID_BLOCK.min(values - first)];
+            update.weighted(point).integers(first, &mut own);
+            own
+        };
+        let mut blocks: Vec<Vec<i64>> = updates.iter().map(own).collect();
+        exponents.push(blocks.iter().map(|block| exponent(block, GRID_BITS)).max().unwrap_or(0));
+        let mut sum = vec![0; blocks[0].len()];
+        for (update, block) in updates.iter().zip(&mut blocks) {
+            round(block, first, &exponents, value_max, update.seed());
+            sum.iter_mut().zip(&*block).for_each(|(sum, value)| *sum += *value);
+        }
+        writer.push(&sum);
+    }
+    Ok((contribution, writer.finish().map_err(failed)?))
 }
 
 fn failed(error: impl std::error::Error) -> BenchError {

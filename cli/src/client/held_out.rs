@@ -87,6 +87,10 @@ impl Trainer for HeldOut {
         self.train.follows(algorithm)
     }
 
+    fn exchanges(&self) -> bool {
+        self.train.exchanges()
+    }
+
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
         self.require_schema(task.inputs)?;
         self.train.train(task, should_stop)

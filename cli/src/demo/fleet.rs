@@ -130,6 +130,10 @@ impl Trainer for Device {
         self.trainer.follows(algorithm)
     }
 
+    fn exchanges(&self) -> bool {
+        self.trainer.exchanges()
+    }
+
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
         match self.fault {
             Fault::None => {

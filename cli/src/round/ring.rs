@@ -15,7 +15,20 @@ fn table(attempt: &RingAttempt, width: Option<u16>) -> String {
     let header =
         ["client", "examples", "sent", "received", "line", "relayed", "took", "brings the sum", "could not go on with"];
     let rows = attempt.members.iter().map(row);
-    format!("attempt {}: {}{sum}\n{}", attempt.number, attempt.state, output::table(&header, rows, width))
+    let after = match attempt.exchanged {
+        Some(exchanged) if exchanged > 0 => format!(", from exchange {exchanged} on"),
+        Some(_) | None => String::new(),
+    };
+    let apart = distance(attempt).map(|distance| format!(", {distance:.4} from the mean")).unwrap_or_default();
+    let table = output::table(&header, rows, width);
+    format!("attempt {}: {}{after}{apart}{sum}\n{table}", attempt.number, attempt.state)
+}
+
+/// The root of the mean square distance of the members' models from their mean.
+fn distance(attempt: &RingAttempt) -> Option<f64> {
+    let squares: Vec<f64> =
+        attempt.members.iter().filter_map(|member| member.distance).map(|distance| distance * distance).collect();
+    (!squares.is_empty()).then(|| (squares.iter().sum::<f64>() / squares.len() as f64).sqrt())
 }
 
 fn row(member: &RingPart) -> Vec<String> {
@@ -56,6 +69,7 @@ mod tests {
             sent_kbit_s: Some(94_000),
             relayed: true,
             relayed_bytes: Some(7_000),
+            distance: Some(1.5),
             stall,
         };
         let stall = RingBlame { client_number: 9, what: StallKind::Silent, step: 3 };
@@ -68,17 +82,14 @@ mod tests {
             formed_at_ms: 0,
             since_ms: 0,
             sha256: None,
+            exchanged: Some(3),
             members,
         };
         let text = tables(&RoundRing { attempts: vec![attempt], ..RoundRing::default() }, None);
-        assert!(text.contains("attempt 2: failed"), "{text}");
-        assert!(
-            text.contains("2.5 kB")
-                && text.contains("7.0 kB")
-                && text.contains("94.0 Mbit/s")
-                && text.contains("client 9 (silent, step 3)"),
-            "{text}"
-        );
+        assert!(text.contains("attempt 2: failed, from exchange 3 on, 1.5000 from the mean"), "{text}");
+        for part in ["2.5 kB", "7.0 kB", "94.0 Mbit/s", "client 9 (silent, step 3)"] {
+            assert!(text.contains(part), "{text}");
+        }
         assert_eq!(tables(&RoundRing::default(), None), "");
     }
 }

@@ -112,6 +112,7 @@ impl From<ClientError> for TributaryError {
                 TrainError::Diverged => Self::Diverged { detail },
                 TrainError::DoesNotFit(_)
                 | TrainError::CannotFollow(_)
+                | TrainError::CannotExchange
                 | TrainError::CannotDescribe
                 | TrainError::CannotAnswer => Self::DoesNotFit { detail },
                 _ => Self::Training { detail },

@@ -56,6 +56,7 @@ fn of_trainer(error: &TrainError, text: String) -> PyErr {
         TrainError::Diverged => Diverged::new_err(text),
         TrainError::DoesNotFit(_)
         | TrainError::CannotFollow(_)
+        | TrainError::CannotExchange
         | TrainError::CannotDescribe
         | TrainError::CannotAnswer => DoesNotFit::new_err(text),
         _ => PyRuntimeError::new_err(text),

@@ -170,7 +170,7 @@ impl Context {
         if self.listening.is_some() {
             return trainer.with(Ability::Ring);
         }
-        trainer.without(Ability::Ring)
+        trainer.without(Ability::Ring).without(Ability::Exchange).without(Ability::Gossip)
     }
 
     /// Whether the client has a certificate with which it can sign in a group.

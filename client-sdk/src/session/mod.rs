@@ -9,6 +9,8 @@ mod context;
 mod exchange;
 mod held;
 #[cfg(feature = "group")]
+mod made;
+#[cfg(feature = "group")]
 mod ring;
 mod step;
 mod watch;
@@ -31,7 +33,7 @@ use crate::platform::{rest, within};
 use crate::progress::Progress;
 use crate::store::client_state::ClientState;
 use crate::store::state::{Finished, Identity, Pending, Work};
-use crate::tasks::{Completed, Given, answer, describe, evaluate, train};
+use crate::tasks::{Completed, Exchanging, Given, answer, describe, evaluate, train};
 use crate::trainer::{TrainError, Trainer};
 use crate::transport::upload::{Figures, Upload};
 
@@ -79,6 +81,23 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
                 coordinator.listener.hear(&work(&assignment));
                 let left = || Duration::from_millis(deadline_ms.saturating_sub(clock.now_ms()));
                 let working = async {
+                    #[cfg(feature = "group")]
+                    if let Some(exchange) = assignment.plan.exchange {
+                        let examples = examples(trainer, &assignment);
+                        let group = ring::Together {
+                            context,
+                            identity: &identity,
+                            given: &given,
+                            exchange,
+                            examples,
+                            host,
+                            watch: &watch,
+                        };
+                        let mut train = |exchange: Exchanging<'_>| {
+                            compute(trainer, host, &Given { exchange: Some(exchange), ..given }, &watch, context)
+                        };
+                        return Box::pin(ring::together(group, &mut train)).await;
+                    }
                     loop {
                         match compute(trainer, host, &given, &watch, context) {
                             Err(TrainError::Pending) => trainer.ready().await,
@@ -138,6 +157,15 @@ fn check_in_request<T: Trainer + ?Sized>(
     })
 }
 
+/// How many examples an assignment trains on.
+#[cfg(feature = "group")]
+fn examples<T: Trainer + ?Sized>(trainer: &T, assignment: &Assignment) -> u64 {
+    match &assignment.data {
+        None => trainer.examples(),
+        Some(data) => trainer.sets().get(data).map_or(0, |set| set.examples),
+    }
+}
+
 /// What an assignment makes the trainer do.
 fn work(assignment: &Assignment) -> Progress {
     let round = assignment.round;
@@ -159,6 +187,7 @@ fn given<'a>(context: &'a Context, assignment: &'a Assignment, base: &'a Base, d
         started_ms: context.clock.now_ms(),
         deadline_ms,
         checkpoint_every_ms: context.checkpoint_every_ms,
+        exchange: None,
     }
 }
 
@@ -225,6 +254,7 @@ async fn deliver(
         #[cfg(feature = "group")]
         Work::Update { query, .. }
             if finished.pending.assignment.plan.ring
+                && finished.pending.assignment.plan.exchange.is_none()
                 && let ring::Delivered::Counted(accepted) =
                     Box::pin(ring::add_up(context, identity, (finished, query), host)).await? =>
         {
@@ -232,7 +262,9 @@ async fn deliver(
         }
         Work::Update { query, sha256 } => {
             // Asked first, so that no bytes are sent to a round that has closed.
-            let is_asked = finished.begun || finished.body.len() >= ASKED_BYTES_MIN;
+            // The sum of a group that exchanged while it trained is there already.
+            let is_together = finished.pending.assignment.plan.exchange.is_some();
+            let is_asked = finished.begun || is_together || finished.body.len() >= ASKED_BYTES_MIN;
             if is_asked && coordinator.status(secret, id, true).await?.reported {
                 // An earlier upload was accepted; only its response was lost.
                 return Ok(0);

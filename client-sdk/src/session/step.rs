@@ -192,6 +192,7 @@ impl Step {
             ClientError::Training(
                 TrainError::DoesNotFit(_)
                 | TrainError::CannotFollow(_)
+                | TrainError::CannotExchange
                 | TrainError::CannotDescribe
                 | TrainError::CannotAnswer,
             )

@@ -71,6 +71,13 @@ impl Watch {
         questions.is_closed.load(Ordering::SeqCst)
     }
 
+    /// The coordinator has said elsewhere that the round is closed.
+    #[cfg(feature = "group")]
+    pub(super) fn close(&self, retry_after: Duration) {
+        *self.questions.retry_after.locked() = retry_after;
+        self.questions.is_closed.store(true, Ordering::SeqCst);
+    }
+
     /// When to come back, if the round is closed.
     pub(super) fn closed(&self) -> Option<Duration> {
         let questions = &self.questions;

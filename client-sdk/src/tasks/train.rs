@@ -31,6 +31,9 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     if !trainer.follows(&training.algorithm) {
         return Err(TrainError::CannotFollow(training.algorithm.as_str().to_owned()));
     }
+    if given.exchange.is_some() && !trainer.exchanges() {
+        return Err(TrainError::CannotExchange);
+    }
     let mut algorithm = algorithm::begin(training.algorithm, base, || state.kept(assignment));
     let trainings = Trainings::begin(given, training, algorithm.as_ref());
     let Trained { values, examples, steps, loss, metrics } = trainings.run(trainer, should_stop)?;

@@ -31,7 +31,9 @@ impl<'a> Trainings<'a> {
     pub(super) fn begin(given: &Given<'a>, training: Training, algorithm: &dyn Algorithm) -> Self {
         let Given { assignment, base, state, .. } = *given;
         let own = personal::own(&base.parts, || state.kept(assignment));
-        let may_suspend = assignment.plan.cadence.push_every == 1 && training.personal_epochs.is_none();
+        // A training that goes on with the values of others goes on in this session alone.
+        let may_suspend =
+            given.exchange.is_none() && assignment.plan.cadence.push_every == 1 && training.personal_epochs.is_none();
         Self {
             given: *given,
             model: algorithm.start(personal::with_own(&base.model, &base.parts, own.as_deref())),
@@ -60,7 +62,11 @@ impl<'a> Trainings<'a> {
         let task = TrainTask {
             constant: self.constant.as_deref(),
             budget: ends_ms.is_some().then_some(Budget(&is_over)),
-            resume: self.suspended.as_ref().map(|suspended| &suspended.checkpoint),
+            resume: match self.given.exchange {
+                Some(exchange) => exchange.resume,
+                None => self.suspended.as_ref().map(|suspended| &suspended.checkpoint),
+            },
+            pause_every: self.given.exchange.and_then(|exchange| exchange.every),
             may_suspend: self.may_suspend,
             checkpoints: checkpoints.as_ref().map(|periodic| periodic as &dyn Checkpoints),
             ..self.task(&self.training)

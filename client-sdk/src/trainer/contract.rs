@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use futures_util::future::BoxFuture;
-use tributary_protocol::abilities::{Abilities, of_algorithm};
+use tributary_protocol::abilities::{Abilities, Ability, of_algorithm};
 use tributary_protocol::classes::ClassCounts;
 use tributary_protocol::example_sets::ExampleSets;
 use tributary_protocol::hash::Sha256Hash;
@@ -21,6 +21,9 @@ use tributary_protocol::sharing::Sharing;
 /// Algorithms that correct gradients whatever their settings are. (FedProx and FedNova correct none with `mu = 0`.)
 const CORRECTING: [Algorithm; 2] =
     [Algorithm::Scaffold { clients: 1, control: Control::Steps }, Algorithm::FedDyn { alpha: 1.0, clients: 1 }];
+
+/// The vector of a checkpoint that has the model's values.
+pub(super) const VALUES: &str = "values";
 
 /// Learns from the examples of one client.
 pub trait Trainer: Send {
@@ -47,6 +50,12 @@ pub trait Trainer: Send {
         !algorithm.corrects_gradients()
     }
 
+    /// Whether it pauses as [`TrainTask::pauses_after`] says, so that the members of a group can exchange their models
+    /// while they train. Default: no, and the client gets no work of such jobs.
+    fn exchanges(&self) -> bool {
+        false
+    }
+
     /// What plans may ask of it. Every check-in tells it, and the client gets no work of jobs that need more. Default:
     /// everything that this SDK knows, without the algorithms that the trainer does not [follow](Self::follows).
     fn abilities(&self) -> Abilities {
@@ -54,7 +63,11 @@ pub trait Trainer: Send {
             true => abilities,
             false => abilities.without(of_algorithm(algorithm)),
         };
-        CORRECTING.iter().fold(Abilities::ALL, followed)
+        let abilities = CORRECTING.iter().fold(Abilities::ALL, followed);
+        match self.exchanges() {
+            true => abilities,
+            false => abilities.without(Ability::Exchange).without(Ability::Gossip),
+        }
     }
 
     /// Trains the global model on the client's examples. It calls `should_stop` before every batch. When that returns
@@ -124,6 +137,8 @@ pub struct TrainTask<'a> {
     /// Keeps checkpoints of a training that goes on; `None` if no later session could use one. Use
     /// [`TrainTask::checkpoint_is_due`].
     pub checkpoints: Option<&'a dyn Checkpoints>,
+    /// Steps after which the training pauses; `None` for never. Use [`TrainTask::pauses_after`].
+    pub pause_every: Option<u32>,
 }
 
 impl<'a> TrainTask<'a> {
@@ -148,6 +163,7 @@ impl<'a> TrainTask<'a> {
             resume: None,
             may_suspend: false,
             checkpoints: None,
+            pause_every: None,
         }
     }
 
@@ -166,6 +182,13 @@ impl<'a> TrainTask<'a> {
     /// little. A trainer that can go on from [`TrainTask::resume`] asks before each batch but the first.
     pub fn checkpoint_is_due(&self) -> bool {
         self.checkpoints.is_some_and(Checkpoints::is_due)
+    }
+
+    /// Whether to end after so many steps with [`TrainError::Paused`]: the members of a group exchange their models,
+    /// and the training goes on from the checkpoint with other values. It pauses after its last step, too.
+    pub fn pauses_after(&self, steps: u64) -> bool {
+        let is_last = self.training.steps.is_some_and(|all| steps >= u64::from(all));
+        self.pause_every.is_some_and(|every| is_last || steps.is_multiple_of(u64::from(every.max(1))))
     }
 
     /// Keeps where the training is, in the place of an earlier checkpoint. One that is not finite is left out: the
@@ -201,6 +224,28 @@ impl Checkpoint {
     #[cfg(any(feature = "layers", feature = "burn"))]
     pub(super) fn has<'a>(&self, mut vectors: impl Iterator<Item = &'a str>, values: usize) -> bool {
         self.losses.is_finite() && vectors.all(|name| self.vectors.get(name).map(Vec::len) == Some(values))
+    }
+
+    /// The model's values, in its order; `None` if the trainer keeps them in a format of its own.
+    pub fn values(&self) -> Option<&[f32]> {
+        self.vectors.get(VALUES).map(Vec::as_slice)
+    }
+
+    /// The same with these values of the model.
+    #[must_use]
+    pub fn with_values(mut self, values: Vec<f32>) -> Self {
+        self.vectors.insert(VALUES.to_owned(), values);
+        self
+    }
+
+    /// The pause of a training that goes on with other values, [`TrainError::Diverged`] if a value or the sum of losses
+    /// is not finite.
+    #[must_use]
+    pub fn paused(self) -> TrainError {
+        match self.is_finite() {
+            true => TrainError::Paused(Box::new(self)),
+            false => TrainError::Diverged,
+        }
     }
 
     /// After so many steps, with this sum of losses.
@@ -395,6 +440,9 @@ pub enum TrainError {
     /// The same, and a later session can go on from here ([`TrainTask::may_suspend`]).
     #[error("training was interrupted after {} steps", .0.steps)]
     Suspended(Box<Checkpoint>),
+    /// The training has come to an exchange ([`TrainTask::pauses_after`]). Not reported: the session calls again.
+    #[error("training pauses after {} steps", .0.steps)]
+    Paused(Box<Checkpoint>),
     /// The training goes on elsewhere, on a GPU for example. Only where [`TrainTask::may_suspend`] says so, and not
     /// reported: the session waits for [`Trainer::ready`] and calls again.
     #[error("training is not done yet")]
@@ -411,6 +459,9 @@ pub enum TrainError {
     /// The trainer does not correct its gradients as the job's algorithm needs ([`Trainer::follows`]).
     #[error("the app's trainer cannot train as {0} asks: it adds no correction to its gradients")]
     CannotFollow(String),
+    /// The trainer does not pause ([`Trainer::exchanges`]).
+    #[error("the app's trainer cannot exchange its model while it trains, as the job's group asks")]
+    CannotExchange,
     /// The trainer adds up no examples ([`Trainer::describe`]).
     #[error("the app's trainer cannot describe its examples, which the job standardises")]
     CannotDescribe,

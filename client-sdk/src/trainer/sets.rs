@@ -121,6 +121,10 @@ impl Trainer for Sets {
         self.all().all(|trainer| trainer.follows(algorithm))
     }
 
+    fn exchanges(&self) -> bool {
+        self.all().all(Trainer::exchanges)
+    }
+
     fn abilities(&self) -> Abilities {
         self.all().fold(Abilities::ALL, |abilities, trainer| abilities.both(trainer.abilities()))
     }

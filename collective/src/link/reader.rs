@@ -14,15 +14,19 @@ pub(crate) enum Received {
     Alive { taken: u32 },
     /// Packed blocks: a whole frame with its header.
     Sum(FrameHeader, Vec<u8>),
+    /// Exponents of a chunk: a whole frame with its header.
+    Maxima(FrameHeader, Vec<u8>),
+    /// A part of a model: a whole frame with its header.
+    Values(FrameHeader, Vec<u8>),
     /// The attempt has failed.
     Abort(Abort),
 }
 
 /// The reader of one link. It holds at most one frame.
 #[derive(Debug)]
-pub(crate) struct FrameReader<'a, R> {
+pub(crate) struct FrameReader<R> {
     stream: R,
-    place: &'a RingPlace,
+    place: RingPlace,
     /// Rank of the neighbour.
     from: u16,
     /// The frame so far, with room for what is missing of its header or body.
@@ -34,9 +38,9 @@ pub(crate) struct FrameReader<'a, R> {
     pub(crate) received: u64,
 }
 
-impl<'a, R: AsyncRead + Unpin> FrameReader<'a, R> {
-    pub(crate) fn new(stream: R, place: &'a RingPlace, from: u16) -> Self {
-        Self { stream, place, from, frame: vec![0; FRAME_HEADER_BYTES], filled: 0, header: None, received: 0 }
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    pub(crate) fn new(stream: R, place: &RingPlace, from: u16) -> Self {
+        Self { stream, place: *place, from, frame: vec![0; FRAME_HEADER_BYTES], filled: 0, header: None, received: 0 }
     }
 
     /// The next frame of the neighbour.
@@ -86,6 +90,8 @@ impl<'a, R: AsyncRead + Unpin> FrameReader<'a, R> {
             FrameKind::Hello => Err(Mistake::Kind),
             FrameKind::Alive => Ok(Received::Alive { taken: header.part }),
             FrameKind::Sum => Ok(Received::Sum(header, frame)),
+            FrameKind::Maxima => Ok(Received::Maxima(header, frame)),
+            FrameKind::Values => Ok(Received::Values(header, frame)),
             FrameKind::Abort => {
                 let body = frame.last_chunk().expect("an abort has a body of fixed length");
                 let abort = Abort::decode(body)?;

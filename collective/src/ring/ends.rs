@@ -18,6 +18,8 @@ pub(super) struct Ends<'a, T> {
     pub(super) place: &'a RingPlace,
     pub(super) shared: &'a Shared,
     pub(super) timer: &'a T,
+    /// Whether a neighbour that lives may take nothing for any time.
+    pub(super) is_patient: bool,
 }
 
 impl<T: Timer> Ends<'_, T> {
@@ -27,7 +29,7 @@ impl<T: Timer> Ends<'_, T> {
     /// neighbour needs to tell one that is dead from one that is held up.
     pub(super) async fn hear_left(
         &self,
-        left: &mut FrameReader<'_, impl AsyncRead + Unpin>,
+        left: &mut FrameReader<impl AsyncRead + Unpin>,
         came: &mpsc::Sender<(FrameHeader, Vec<u8>)>,
         frames: u64,
     ) -> Result<(), Failure> {
@@ -36,6 +38,9 @@ impl<T: Timer> Ends<'_, T> {
             match left.next(self.timer).await {
                 Ok(Received::Alive { .. }) => {}
                 Ok(Received::Abort(abort)) => return Err(Failure::Aborted(Side::Left, abort)),
+                Ok(Received::Values(..) | Received::Maxima(..)) => {
+                    return Err(Failure::wrong(Side::Left, Mistake::Kind));
+                }
                 Ok(Received::Sum(header, frame)) => {
                     heard += 1;
                     came.try_send((header, frame)).map_err(|_| Failure::wrong(Side::Left, Mistake::Window))?;
@@ -98,12 +103,14 @@ impl<T: Timer> Ends<'_, T> {
     ///
     /// A member that has the sum and has sent all that others need does not fail any more. It waits only because a
     /// link that ends with unread bytes may lose those that are under way.
-    pub(super) async fn hear_right(&self, right: &mut FrameReader<'_, impl AsyncRead + Unpin>) -> Result<(), Failure> {
+    pub(super) async fn hear_right(&self, right: &mut FrameReader<impl AsyncRead + Unpin>) -> Result<(), Failure> {
         loop {
             let failure = match right.next(self.timer).await {
                 Ok(Received::Alive { taken }) if self.grant(taken) => continue,
                 Ok(Received::Alive { .. }) => Failure::wrong(Side::Right, Mistake::Window),
-                Ok(Received::Sum(..)) => Failure::wrong(Side::Right, Mistake::Kind),
+                Ok(Received::Sum(..) | Received::Maxima(..) | Received::Values(..)) => {
+                    Failure::wrong(Side::Right, Mistake::Kind)
+                }
                 Ok(Received::Abort(abort)) => Failure::Aborted(Side::Right, abort),
                 Err(Fault::Closed) if Shared::is(&self.shared.has_sent) && !self.is_broken() => {
                     // It has taken all frames, and does not say so of the last ones.
@@ -132,7 +139,7 @@ impl<T: Timer> Ends<'_, T> {
 
     /// Writes the frame that was begun. A neighbour that takes nothing for the time of a frame is silent. One that has
     /// all frames that it needs may end the link meanwhile.
-    async fn write(
+    pub(super) async fn write(
         &self,
         link: &mut FrameWriter<impl AsyncWrite + Unpin>,
         side: Side,
@@ -156,6 +163,8 @@ impl<T: Timer> Ends<'_, T> {
                 Some(Ok(())) => waits = 0,
                 Some(Err(_)) if Shared::is(needs_no_more) => return Ok(()),
                 Some(Err(_)) => return Err(self.broken(side).await),
+                // Whoever reads from the neighbour notices its silence.
+                None if self.is_patient => {}
                 None if waits + 1 < ALIVE_PER_FRAME => waits += 1,
                 None if Shared::is(needs_no_more) => return Ok(()),
                 None => return Err(Failure::Neighbour(side, Fault::Silent)),
@@ -187,7 +196,7 @@ impl<T: Timer> Ends<'_, T> {
         }
     }
 
-    fn alive(&self, taken: u32) -> Vec<u8> {
+    pub(super) fn alive(&self, taken: u32) -> Vec<u8> {
         frame(&FrameHeader { part: taken, ..self.place.header(FrameKind::Alive) }, &[])
     }
 }

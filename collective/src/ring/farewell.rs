@@ -9,12 +9,12 @@ use crate::place::RingPlace;
 use crate::timer::Timer;
 
 /// A link to a neighbour.
-pub(super) struct Link<'a, 'b, R, W> {
-    pub(super) from: &'a mut FrameReader<'b, R>,
+pub(super) struct Link<'a, R, W> {
+    pub(super) from: &'a mut FrameReader<R>,
     pub(super) to: &'a mut FrameWriter<W>,
 }
 
-impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Link<'_, '_, R, W> {
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Link<'_, R, W> {
     /// Sends the frame that was begun, then the last one, and ends the link. With `waits` the neighbour ends it first:
     /// it may still send, and its bytes unread would take the abort with them.
     async fn end(self, last: Option<Vec<u8>>, waits: bool) {
@@ -54,7 +54,7 @@ pub(super) async fn farewell<RL, WL, RR, WR>(
     timer: &impl Timer,
     failure: &Failure,
     abort: Abort,
-    (left, right): (Link<'_, '_, RL, WL>, Link<'_, '_, RR, WR>),
+    (left, right): (Link<'_, RL, WL>, Link<'_, RR, WR>),
 ) where
     RL: AsyncRead + Unpin,
     WL: AsyncWrite + Unpin,

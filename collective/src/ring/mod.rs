@@ -3,12 +3,14 @@
 //! | file | content |
 //! |---|---|
 //! | [`ends`] | the two directions of each link |
+//! | [`maxima`] | before the sums, if members have a grid: they agree on its exponents |
 //! | [`pump`] | between them: adds, keeps, sends on |
 //! | [`shared`] | what those tell each other |
 //! | [`farewell`] | the end of a member that failed: its neighbours are told |
 
 mod ends;
 mod farewell;
+mod maxima;
 mod pump;
 mod shared;
 
@@ -21,7 +23,7 @@ use tributary_protocol::group::{Abort, AbortReason, FRAMES_QUEUED_MAX};
 use crate::addend::Addend;
 use crate::error::RingError;
 use crate::layout::Layout;
-use crate::link::{FrameReader, FrameWriter};
+use crate::link::{FrameReader, FrameWriter, Turns};
 use crate::place::{RingPlace, STALL_WAITS};
 use crate::reduced::{Reduced, RingTraffic};
 use crate::timer::Timer;
@@ -52,6 +54,42 @@ where
     L: AsyncRead + AsyncWrite + Send,
     R: AsyncRead + AsyncWrite + Send,
 {
+    reduce(place, own, (left, right), timer, Some(STALL_WAITS)).await
+}
+
+/// The same over connections that stay: their next turn begins. Members may wait for each other as long as they say
+/// that they live ([`keep_alive`](crate::keep_alive)), because one of them may still be at other work.
+///
+/// # Errors
+/// As [`all_reduce`]. The connections are of no use then.
+pub async fn all_reduce_in_turn<L, R>(
+    place: &RingPlace,
+    own: &impl Addend,
+    (left, right): (&mut Turns<L>, &mut Turns<R>),
+    timer: &impl Timer,
+) -> Result<Reduced, RingError>
+where
+    L: AsyncRead + AsyncWrite + Send + Unpin,
+    R: AsyncRead + AsyncWrite + Send + Unpin,
+{
+    let reduced = reduce(place, own, (&mut *left, &mut *right), timer, None).await?;
+    left.next();
+    right.next();
+    Ok(reduced)
+}
+
+/// Adds up. Without `stall_waits`, nothing need move while both neighbours live.
+async fn reduce<L, R>(
+    place: &RingPlace,
+    own: &impl Addend,
+    (left, right): (L, R),
+    timer: &impl Timer,
+    stall_waits: Option<u32>,
+) -> Result<Reduced, RingError>
+where
+    L: AsyncRead + AsyncWrite + Send,
+    R: AsyncRead + AsyncWrite + Send,
+{
     place.check()?;
     let (from_left, to_left) = tokio::io::split(left);
     let (from_right, to_right) = tokio::io::split(right);
@@ -63,21 +101,31 @@ where
     let shared = Shared::default();
     let (queue, mut queued) = mpsc::channel(FRAMES_QUEUED_MAX as usize);
     let (heard, mut came) = mpsc::channel(FRAMES_QUEUED_MAX as usize);
+    let (agreeing, chunks) = mpsc::unbounded_channel();
     let mut pump = Pump::new(place, &layout, &shared, own, &queue);
-    let ends = Ends { place, shared: &shared, timer };
+    let ends = Ends { place, shared: &shared, timer, is_patient: stall_waits.is_none() };
     let ended = tokio::select! {
         biased;
         ended = async {
             tokio::try_join!(
                 biased;
-                ends.hear_left(&mut from_left, &heard, layout.frames_received()),
-                pump.run(&mut came),
+                async {
+                    ends.hear_maxima(&mut from_left, own.scale(), agreeing).await?;
+                    ends.hear_left(&mut from_left, &heard, layout.frames_received()).await
+                },
+                async {
+                    shared.agrees.notified().await;
+                    pump.run(&mut came).await
+                },
                 ends.hear_right(&mut from_right),
-                ends.send_right(&mut to_right, &mut queued, layout.frames_sent()),
+                async {
+                    ends.tell_maxima(&mut to_right, own.scale(), chunks).await?;
+                    ends.send_right(&mut to_right, &mut queued, layout.frames_sent()).await
+                },
                 ends.send_left(&mut to_left),
             )
         } => ended,
-        () = shared.stalls(STALL_WAITS, place.frame_ms, timer) => Err(Failure::Stalled),
+        () = shared.stalls(stall_waits, place.frame_ms, timer) => Err(Failure::Stalled),
     };
     match ended {
         Err(failure) if !shared.is_complete() => {

@@ -58,6 +58,10 @@ pub(super) struct Shared {
     pub(super) awaited: Position,
     /// The frame that is sent to the right neighbour.
     pub(super) sending: Position,
+    /// Frames of exponents that came, before any of values.
+    pub(super) agreed: AtomicU64,
+    /// Wakes whoever needs all of them, or none if members have no grid.
+    pub(super) agrees: Notify,
     /// Frames of values that were taken from the left neighbour.
     pub(super) taken: AtomicU64,
     /// Wakes whoever tells it.
@@ -97,12 +101,12 @@ impl Shared {
         u64::from(FRAMES_QUEUED_MAX) + self.granted.load(Relaxed) - self.queued.load(Relaxed)
     }
 
-    /// Ends when no frame has moved for so many waits in a row.
-    pub(super) async fn stalls(&self, waits: u32, wait_ms: u64, timer: &impl Timer) {
+    /// Ends when no frame has moved for so many waits in a row; never, where there is no such number.
+    pub(super) async fn stalls(&self, waits: Option<u32>, wait_ms: u64, timer: &impl Timer) {
         let (mut before, mut still) = (0, 0);
-        while still < waits {
+        while waits.is_none_or(|waits| still < waits) {
             timer.sleep(wait_ms).await;
-            let moved = self.taken.load(Relaxed) + self.granted.load(Relaxed);
+            let moved = self.agreed.load(Relaxed) + self.taken.load(Relaxed) + self.granted.load(Relaxed);
             still = if moved == before { still + 1 } else { 0 };
             before = moved;
         }

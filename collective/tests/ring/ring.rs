@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::watch;
-use tributary_collective::{Reduced, RingError, RingPlace, all_reduce};
+use tributary_collective::{Addend, Reduced, RingError, RingPlace, all_reduce};
 use tributary_protocol::group::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use tributary_protocol::seed::Seed;
 
@@ -39,7 +39,7 @@ pub(super) fn links(members: u16, buffer: usize) -> Vec<(DuplexStream, DuplexStr
 }
 
 /// Runs a ring of honest members.
-pub(super) fn honest(places: &[RingPlace], addends: &[Vec<i64>], buffer: usize, seed: u64) -> Vec<Ended> {
+pub(super) fn honest(places: &[RingPlace], addends: &[impl Addend], buffer: usize, seed: u64) -> Vec<Ended> {
     let clock = Clock::default();
     let links = links(places.len() as u16, buffer);
     let members = places.iter().zip(addends).zip(links);
@@ -69,10 +69,10 @@ enum Fate {
     Stops,
 }
 
-/// Runs a ring in which each frame of values of the `culprit` is shown to `act` before it goes to the right. Returns
-/// how the members ended, and when all of them had.
+/// Runs a ring in which each frame of values or exponents of the `culprit` is shown to `act` before it goes to the
+/// right. Returns how the members ended, and when all of them had.
 pub(super) fn tampered(
-    addends: &[Vec<i64>],
+    addends: &[impl Addend],
     culprit: u16,
     (buffer, seed): (usize, u64),
     mut act: impl FnMut(&FrameHeader, &[u8]) -> Act,
@@ -92,7 +92,8 @@ pub(super) fn tampered(
     let mut tasks: Vec<Task<'_, Ended>> = tasks.collect();
     let (to_right, to_left) = (
         carry(inner_right, right, fate.clone(), move |header, frame| {
-            if header.kind == FrameKind::Sum { act(header, frame) } else { Act::Pass }
+            let is_shown = matches!(header.kind, FrameKind::Sum | FrameKind::Maxima);
+            if is_shown { act(header, frame) } else { Act::Pass }
         }),
         carry(inner_left, left, fate, |_, _| Act::Pass),
     );

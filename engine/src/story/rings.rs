@@ -75,13 +75,14 @@ mod tests {
             sent_kbit_s: None,
             relayed: false,
             relayed_bytes: None,
+            distance: None,
             stall: blames.map(|(client_number, what)| RingBlame { client_number, what, step: 2 }),
         }
     }
 
     fn attempt(state: RingState, members: Vec<RingPart>) -> RingAttempt {
         let id = GroupId::from_random([1; 16]);
-        RingAttempt { id, number: 1, state, formed_at_ms: 0, since_ms: 0, sha256: None, members }
+        RingAttempt { id, number: 1, state, formed_at_ms: 0, since_ms: 0, sha256: None, exchanged: None, members }
     }
 
     #[test]

@@ -2,17 +2,19 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 1 | kind: 1 hello, 2 sum, 6 abort, 7 alive. Other kinds are refused |
+//! | 1 | kind: 1 hello, 2 sum, 3 values, 4 maxima, 6 abort, 7 alive. Other kinds are refused |
 //! | 1 | flags: none yet, so 0; others are refused |
 //! | 2 | rank of the sender |
 //! | 4 | attempt |
-//! | 4 | step |
-//! | 4 | place: of sum, the chunk |
-//! | 4 | part: of sum, the number of the frame in its chunk; of alive, the frames of sum that the sender has taken |
+//! | 4 | step; of values, the number of the mix |
+//! | 4 | place: of sum and maxima, the chunk |
+//! | 4 | part: of sum and maxima, the number of the frame in its chunk; of values, its number in the mix; of alive, the frames of sum that the sender has taken |
 //! | 4 | bytes of the body, at most those that the group agreed on |
 //!
 //! The body of hello has 18 bytes (group 16, rank of the receiver 2), that of abort 7 (rank 2, step 4, reason 1), that
-//! of alive none. The body of sum is a run of packed blocks ([`sum`](crate::sum)).
+//! of alive none. The body of sum is a run of packed blocks ([`sum`](crate::sum)). That of
+//! values has a member's model for its neighbour, as the group's codec writes it, and that of maxima an exponent of one
+//! byte for each block of a [`grid`](super::grid).
 //!
 //! A sender has at most [`FRAMES_QUEUED_MAX`] frames of sum on a link that the receiver has not taken. The receiver
 //! sends alive for each one that it takes, with their number since the link began.
@@ -34,7 +36,7 @@ pub const ABORT_BYTES: usize = 7;
 /// Mbit/s move in a round trip of 80 ms.
 pub const FRAMES_QUEUED_MAX: u32 = 8;
 
-/// What a frame is for. Kinds 3 (values), 4 (maxima), 5 (hash) and 8 (probe) are reserved.
+/// What a frame is for. Kinds 5 (hash) and 8 (probe) are reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -42,6 +44,10 @@ pub enum FrameKind {
     Hello = 1,
     /// Packed blocks of a chunk.
     Sum = 2,
+    /// A part of a member's model.
+    Values = 3,
+    /// Exponents of the blocks of a chunk.
+    Maxima = 4,
     /// The attempt has failed.
     Abort = 6,
     /// The sender lives, and has taken so many frames of sum.
@@ -74,7 +80,7 @@ pub enum FrameError {
 
 impl FrameKind {
     fn of(byte: u8) -> Result<Self, FrameError> {
-        let kinds = [Self::Hello, Self::Sum, Self::Abort, Self::Alive];
+        let kinds = [Self::Hello, Self::Sum, Self::Values, Self::Maxima, Self::Abort, Self::Alive];
         kinds.into_iter().find(|kind| *kind as u8 == byte).ok_or(FrameError::Kind(byte))
     }
 
@@ -82,7 +88,7 @@ impl FrameKind {
     fn length(self) -> Option<u32> {
         match self {
             Self::Hello => Some(HELLO_BYTES as u32),
-            Self::Sum => None,
+            Self::Sum | Self::Values | Self::Maxima => None,
             Self::Abort => Some(ABORT_BYTES as u32),
             Self::Alive => Some(0),
         }
@@ -100,7 +106,7 @@ pub struct FrameHeader {
     pub attempt: u32,
     /// Step of the schedule.
     pub step: u32,
-    /// Chunk of a sum.
+    /// Chunk of a sum or of maxima.
     pub place: u32,
     /// Number of the frame in its chunk; of alive, the frames of sum that the sender has taken.
     pub part: u32,
@@ -255,8 +261,6 @@ mod tests {
         };
         for (kind, change) in [
             (0, (|bytes| bytes[0] = 0) as fn(&mut [u8; 24])),
-            (3, |bytes| bytes[0] = 3),
-            (4, |bytes| bytes[0] = 4),
             (5, |bytes| bytes[0] = 5),
             (8, |bytes| bytes[0] = 8),
             (255, |bytes| bytes[0] = 255),

@@ -32,7 +32,7 @@ pub const ADDRESS_BYTES_MAX: usize = 255;
 /// addresses, separated by commas.
 pub const ADDRESS_ATTRIBUTE: &str = "group_address";
 
-/// A member has finished its work, and joins the next attempt.
+/// A member joins the next attempt: it has finished its work, or begins it where members exchange while they train.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RingReady {
@@ -40,12 +40,15 @@ pub struct RingReady {
     pub attempt: u32,
     /// Where others reach it.
     pub member: RingMember,
-    /// Examples, loss and steps of its training.
+    /// Examples, loss and steps of its training. Where members exchange while they train, it has only its examples yet.
     pub report: RingReport,
+    /// Where members exchange while they train: the number of exchanges that it has completed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub exchanged: u32,
 }
 
 /// What a member tells of its training.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RingReport {
     /// Number of examples trained on, from 1 to the plan's `weight_max`.
@@ -137,6 +140,13 @@ pub struct RingRoster {
     pub binary_point: u32,
     /// Largest magnitude of an integer that one update adds.
     pub value_max: u64,
+    /// What the coordinator multiplies the mean of the updates with before it adds it to the model, where it does
+    /// nothing else: members then make the next model by themselves, and need not download it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_rate: Option<f64>,
+    /// Bits of the integers on the grid of the group; all bits if it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grid_bits: Option<u32>,
     /// Longest silence of a neighbour that owes a frame, in milliseconds.
     pub frame_ms: u64,
     /// Time until members send their own updates instead, in milliseconds.
@@ -144,6 +154,14 @@ pub struct RingRoster {
     /// The ranks of members whose link to the next one goes through the coordinator.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relayed: Vec<u16>,
+    /// Where members exchange while they train: they go on after this number of exchanges. One that has completed one
+    /// more goes back to where it was before it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub exchanged: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Why a member could not go on.
@@ -161,7 +179,7 @@ pub struct RingStall {
 }
 
 /// A member has the sum of its group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RingOutcome {
     /// The attempt.
@@ -177,6 +195,12 @@ pub struct RingOutcome {
     /// Kilobits in a second that the link to the next member took. Absent where it never made the member wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_kbit_s: Option<u64>,
+    /// Examples, loss and steps of its training, where members exchange while they train.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<RingReport>,
+    /// In gossip: the distance of its model from the mean of all members' models, as an L2 norm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<f64>,
 }
 
 #[cfg(test)]

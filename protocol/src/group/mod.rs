@@ -5,10 +5,12 @@
 //! | part | contents |
 //! |---|---|
 //! | [`schedule`], [`chunk_range`] | ring all-reduce: who sends and receives which chunk in which step |
+//! | [`grid`] | powers of two that members round to, so that sums have few bits |
 //! | [`messages`] | what a member and the coordinator say to each other |
 //! | [`FrameHeader`], [`Hello`], [`Abort`] | what a link carries. Integers are little-endian |
 
 mod frame;
+pub mod grid;
 pub mod messages;
 mod ring;
 

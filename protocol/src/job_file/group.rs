@@ -7,10 +7,24 @@ use serde::{Deserialize, Serialize};
 
 use super::error::require;
 use super::{JobFile, JobFileError, NormMax};
+use crate::graph::Graph;
+use crate::group::grid::{GRID_BITS_MAX, GRID_BITS_MIN};
 use crate::group::messages::GROUP_MAX;
+use crate::plan::{Exchange, Gossip, MixCodec};
 
 /// Attempts of a round at most.
 const ATTEMPTS_MAX: u32 = 8;
+/// Optimiser steps between two exchanges at most.
+const EXCHANGE_STEPS_MAX: u32 = 1_000_000;
+/// Mixes of an exchange at most.
+const MIXES_MAX: u32 = 100;
+/// Neighbours of a member in a random graph at most.
+const DEGREE_MAX: u16 = 8;
+const NO_NORM: &str =
+    "left out where members exchange while they train: nobody sends an update that could be shortened";
+
+const NO_RELAYED: &str =
+    "\"direct\" where members exchange while they train: the coordinator would carry each exchange";
 
 /// Who adds up: the members of a group among themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +52,10 @@ pub struct Group {
     /// Who is next to whom. Default: `enrolment`.
     #[serde(default)]
     pub order: Order,
+    /// Members round the integers that they add up to so many bits, on a grid that they agree on first, 6 to 16: 8 bits
+    /// are about 1.2 bytes a value instead of 3.4 to 5.6. Default: they add up the integers of their updates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grid_bits: Option<u32>,
 }
 
 /// The order of members around a ring.
@@ -70,7 +88,61 @@ pub enum Links {
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Topology {
     /// Each member sends to the next one: ring all-reduce.
-    Ring,
+    Ring {
+        /// When members add up. Default: once per round, after their trainings.
+        #[serde(default, skip_serializing_if = "Every::is_round")]
+        every: Every,
+    },
+    /// Each member keeps a model of its own, and mixes it with those of its neighbours while it trains (D-PSGD, Lian et
+    /// al. 2017). The mean of all models becomes the next version.
+    Gossip {
+        /// Who mixes with whom.
+        graph: Graph,
+        /// Optimiser steps after which members mix. They do it after the last step, too. 1 to 1,000,000.
+        steps: u32,
+        /// Mixes each time, 1 to 100. Default: 1.
+        #[serde(default = "mixes")]
+        mixes: u32,
+        /// How models travel to neighbours. Default: `f32`.
+        #[serde(default)]
+        codec: MixCodec,
+    },
+}
+
+/// How often the members of a ring add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Every {
+    /// Once per round, after their trainings: the coordinator gets the sum of their updates.
+    #[default]
+    Round,
+    /// After so many optimiser steps, and after the last one: members go on with the mean of their models, so that all
+    /// of them have the same model. 1 is synchronous data parallelism. 1 to 1,000,000.
+    Steps(u32),
+}
+
+impl Every {
+    fn is_round(&self) -> bool {
+        *self == Self::Round
+    }
+}
+
+impl Topology {
+    /// What members exchange while they train; none where they meet afterwards.
+    pub fn exchange(&self) -> Option<Exchange> {
+        match self {
+            Self::Ring { every: Every::Round } => None,
+            Self::Ring { every: Every::Steps(every) } => Some(Exchange { every: *every, gossip: None }),
+            Self::Gossip { graph, steps, mixes, codec } => {
+                Some(Exchange { every: *steps, gossip: Some(Gossip { graph: *graph, mixes: *mixes, codec: *codec }) })
+            }
+        }
+    }
+}
+
+fn mixes() -> u32 {
+    1
 }
 
 fn form_by() -> f64 {
@@ -96,10 +168,63 @@ impl Group {
         require(is_later, "[group] star_from", "above form_by and at most 0.95")?;
         require((1..=ATTEMPTS_MAX).contains(&self.attempts), "[group] attempts", "1 to 8")?;
         require((100..=600_000).contains(&self.frame_ms), "[group] frame_ms", "100 to 600000")?;
+        let is_grid = self.grid_bits.is_none_or(|bits| (GRID_BITS_MIN..=GRID_BITS_MAX).contains(&bits));
+        require(is_grid, "[group] grid_bits", "6 to 16")?;
+        let has_updates = self.grid_bits.is_none() || self.topology.exchange().is_none();
+        require(
+            has_updates,
+            "[group] grid_bits",
+            "left out where members exchange while they train: it rounds updates",
+        )?;
         require(job.analysis.is_none(), "[group]", "left out: an analysis asks clients themselves")?;
         let is_size = (2..=GROUP_MAX).contains(&job.round.updates_goal);
         require(is_size, "[round] updates_goal", "2 to 256 in a job with [group]")?;
+        if let Some(Exchange { every, gossip }) = self.topology.exchange() {
+            let is_count = (1..=EXCHANGE_STEPS_MAX).contains(&every);
+            require(is_count, "[group] topology steps", "1 to 1000000")?;
+            require(self.links == Links::Direct, "[group] links", NO_RELAYED)?;
+            let mixes = gossip.map_or(1, |gossip| gossip.mixes);
+            require((1..=MIXES_MAX).contains(&mixes), "[group] topology mixes", "1 to 100")?;
+            let degree = gossip.map_or(2, |gossip| gossip.graph.degree());
+            let is_degree = (2..=DEGREE_MAX).contains(&degree) && degree.is_multiple_of(2);
+            require(is_degree, "[group] topology graph degree", "2, 4, 6 or 8")?;
+            require(job.update.norm_max.is_none(), "[update] norm_max", NO_NORM)?;
+        }
         let follows = matches!(job.update.norm_max, Some(NormMax::Adaptive(_)));
         require(!follows, "[update] norm_max", "a number in a job with [group], where nobody sees single updates")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_out_of_range_are_refused_by_name() {
+        let job = |group: &str| {
+            JobFile::parse(&format!(
+                "name = 'a'\npopulation = 'b'\nmodel.parameters = [{{ name = 'w', shape = [2] }}]\n\
+                 training.steps = 1\ntraining.optimizer = {{ kind = 'sgd', learning_rate = 0.1 }}\n\
+                 group = {{ topology.kind = 'ring', {group} }}\n"
+            ))
+        };
+        for good in
+            ["form_by = 0.1", "star_from = 0.95", "attempts = 8", "frame_ms = 100", "grid_bits = 6", "grid_bits = 16"]
+        {
+            job(good).unwrap();
+        }
+        for (bad, setting) in [
+            ("form_by = 0.05", "form_by"),
+            ("star_from = 0.6", "star_from"),
+            ("star_from = 0.96", "star_from"),
+            ("attempts = 0", "attempts"),
+            ("attempts = 9", "attempts"),
+            ("frame_ms = 99", "frame_ms"),
+            ("grid_bits = 5", "grid_bits"),
+            ("grid_bits = 17", "grid_bits"),
+        ] {
+            let error = job(bad).unwrap_err().to_string();
+            assert!(error.contains(setting), "{error}");
+        }
     }
 }

@@ -43,7 +43,7 @@ pub use creation::{BATCH_VALUES_MAX, COORDINATOR_VALUES_MAX};
 use error::require;
 pub use error::{JOB_FILE_BYTES_MAX, JobFileError};
 pub use evaluation::{COORDINATOR_PARAMETERS_MAX, EVALUATORS_MAX, EvaluationPlace, EvaluationPolicy, MODELS_MAX};
-pub use group::{Group, Links, Order, Topology};
+pub use group::{Every, Group, Links, Order, Topology};
 pub use mode::{Buffered, Divisor, Mode, StalenessWeight};
 pub use norm::{AdaptiveNorm, NormMax};
 pub use optimizer::{BiasCorrection, ServerOptimizer};

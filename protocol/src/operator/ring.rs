@@ -36,6 +36,9 @@ pub struct RingAttempt {
     /// SHA-256 of the sum on which its members agreed. Absent before they do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<Sha256Hash>,
+    /// Where members exchange while they train: the exchanges after which they went on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchanged: Option<u32>,
     /// Its members around the ring: each sends to the next one, the last to the first.
     pub members: Vec<RingPart>,
 }
@@ -71,6 +74,9 @@ pub struct RingPart {
     /// Bytes on that link that the coordinator passed on, in both directions. Absent before the link has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relayed_bytes: Option<u64>,
+    /// In gossip: the distance of its model from the mean of all members' models. Absent before it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<f64>,
     /// Whom it could not go on with. Absent if it could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall: Option<RingBlame>,

@@ -2,6 +2,7 @@
 
 mod algorithm;
 mod cadence;
+mod exchange;
 mod masking;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use crate::rate::RateSchedule;
 
 pub use algorithm::{AdaptiveMu, Algorithm, CLIENTS_MAX, Control, MU_MAX};
 pub use cadence::{CADENCE_MAX, Cadence};
+pub use exchange::{Exchange, Gossip, MixCodec};
 pub use masking::{GroupNoise, GroupTrust, Masking};
 
 /// Most changes of a work schedule.

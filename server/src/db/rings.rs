@@ -23,6 +23,9 @@ pub struct RingReadyRow {
     /// The attempt that it saw last.
     #[sqlx(try_from = "i64")]
     pub seen: u32,
+    /// Exchanges that it has completed while it trains.
+    #[sqlx(try_from = "i64")]
+    pub exchanged: u32,
     key_sha256: Text<Sha256Hash>,
     #[sqlx(try_from = "String")]
     addresses: Json<Vec<String>>,
@@ -46,6 +49,9 @@ pub struct RingAttemptRow {
     pub state: RingState,
     pub formed_at_ms: i64,
     pub since_ms: i64,
+    /// Exchanges after which its members go on.
+    #[sqlx(try_from = "i64")]
+    pub exchanged: u32,
     sha256: Option<Text<Sha256Hash>>,
 }
 
@@ -80,6 +86,8 @@ pub struct RingMemberRow {
     pub bytes_received: Option<i64>,
     pub took_ms: Option<i64>,
     pub sent_kbit_s: Option<i64>,
+    /// Distance of its model from the mean of all, in gossip.
+    pub distance: Option<f64>,
     asked: i64,
     blames: Option<i64>,
     blames_for: Option<Text<StallKind>>,
@@ -136,15 +144,15 @@ impl RingMemberRow {
 /// The columns of a [`RingReadyRow`] from `y`, joined with assignments `a` and clients `c`.
 macro_rules! ready_columns {
     () => {
-        "y.assignment, a.client, c.number, y.asked_at_ms, y.seen, y.key_sha256, y.addresses, y.weight, y.loss, y.steps, \
-         y.work_ms"
+        "y.assignment, a.client, c.number, y.asked_at_ms, y.seen, y.exchanged, y.key_sha256, y.addresses, y.weight, \
+         y.loss, y.steps, y.work_ms"
     };
 }
 
 /// The columns of a [`RingAttemptRow`].
 macro_rules! attempt_columns {
     () => {
-        "id, number, state, formed_at_ms, since_ms, sha256 from ring_attempts"
+        "id, number, state, formed_at_ms, since_ms, exchanged, sha256 from ring_attempts"
     };
 }
 
@@ -154,12 +162,13 @@ impl Tx {
         &mut self,
         assignment: AssignmentId,
         round: RoundKey,
-        (seen, member, report): (u32, &RingMember, &RingReport),
+        (seen, member, report, exchanged): (u32, &RingMember, &RingReport, u32),
         now_ms: i64,
     ) -> Result<(), DbError> {
         let sql = "insert into ring_ready (assignment, job, task, round, ready_at_ms, asked_at_ms, seen, key_sha256, \
-                   addresses, weight, loss, steps, work_ms) values ($1, $2, $3, $4, $5, $5, $6, $7, $8, $9, $10, $11, $12) \
-                   on conflict (assignment) do update set asked_at_ms = $5, seen = $6, key_sha256 = $7, addresses = $8";
+                   addresses, weight, loss, steps, work_ms, exchanged) values ($1, $2, $3, $4, $5, $5, $6, $7, $8, $9, $10, \
+                   $11, $12, $13) on conflict (assignment) do update set asked_at_ms = $5, seen = $6, key_sha256 = $7, \
+                   addresses = $8, exchanged = $13";
         let (job, number) = (round.job.to_string(), i64::from(round.number));
         execute!(
             self,
@@ -175,8 +184,17 @@ impl Tx {
             i64::from(report.weight),
             report.loss,
             stored(report.steps),
-            stored(report.train_ms)
+            stored(report.train_ms),
+            i64::from(exchanged)
         );
+        Ok(())
+    }
+
+    /// Notes what a member tells of its training once it has ended.
+    pub async fn ring_report(&mut self, assignment: AssignmentId, report: &RingReport) -> Result<(), DbError> {
+        let sql = "update ring_ready set weight = $2, loss = $3, steps = $4, work_ms = $5 where assignment = $1";
+        let (steps, work_ms) = (stored(report.steps), stored(report.train_ms));
+        execute!(self, sql, assignment.to_string(), i64::from(report.weight), report.loss, steps, work_ms);
         Ok(())
     }
 
@@ -223,8 +241,9 @@ impl Tx {
     /// The members of an attempt, around the ring.
     pub async fn ring_members(&mut self, attempt: GroupId) -> Result<Vec<RingMemberRow>, DbError> {
         let sql = concat!(
-            "select m.position, m.outcome, m.outcome_at_ms, m.bytes_sent, m.bytes_received, m.took_ms, m.sent_kbit_s, m.asked, m.blames, \
-             m.blames_for, m.blames_step, m.relayed, m.relayed_bytes, a.state = 'assigned' as is_open, ",
+            "select m.position, m.outcome, m.outcome_at_ms, m.bytes_sent, m.bytes_received, m.took_ms, m.sent_kbit_s, \
+             m.distance, m.asked, m.blames, m.blames_for, m.blames_step, m.relayed, m.relayed_bytes, \
+             a.state = 'assigned' as is_open, ",
             ready_columns!(),
             " from ring_members m join ring_ready y on y.assignment = m.assignment \
              join assignments a on a.id = m.assignment join clients c on c.id = a.client \
@@ -240,13 +259,14 @@ impl Tx {
     pub async fn insert_ring(
         &mut self,
         (id, round, attempt): (GroupId, RoundKey, u32),
-        members: &[(AssignmentId, bool)],
+        (members, exchanged): (&[(AssignmentId, bool)], u32),
         now_ms: i64,
     ) -> Result<(), DbError> {
-        let sql = "insert into ring_attempts (id, job, task, round, number, state, formed_at_ms, since_ms) \
-                   values ($1, $2, $3, $4, $5, 'formed', $6, $6)";
+        let sql = "insert into ring_attempts (id, job, task, round, number, state, formed_at_ms, since_ms, exchanged) \
+                   values ($1, $2, $3, $4, $5, 'formed', $6, $6, $7)";
         let (job, number, id) = (round.job.to_string(), i64::from(round.number), id.to_string());
-        execute!(self, sql, id.as_str(), job, round.task.as_str(), number, i64::from(attempt), now_ms);
+        let (attempt, exchanged) = (i64::from(attempt), i64::from(exchanged));
+        execute!(self, sql, id.as_str(), job, round.task.as_str(), number, attempt, now_ms, exchanged);
         let sql = "insert into ring_members (attempt, position, assignment, relayed) values ($1, $2, $3, $4)";
         for (position, (member, is_relayed)) in (0i64..).zip(members) {
             execute!(self, sql, id.as_str(), position, member.to_string(), i64::from(*is_relayed));
@@ -277,13 +297,14 @@ impl Tx {
         now_ms: i64,
     ) -> Result<bool, DbError> {
         let sql = "update ring_members set outcome = $3, outcome_at_ms = coalesce(outcome_at_ms, $4), bytes_sent = $5, \
-                   bytes_received = $6, took_ms = $7, sent_kbit_s = $8 where attempt = $1 and assignment = $2 \
-                   and (outcome is null or outcome = $3)";
-        let RingOutcome { attempt: _, sha256, bytes_sent, bytes_received, took_ms, sent_kbit_s } = *outcome;
+                   bytes_received = $6, took_ms = $7, sent_kbit_s = $8, distance = $9 where attempt = $1 and \
+                   assignment = $2 and (outcome is null or outcome = $3)";
+        let RingOutcome { attempt: _, sha256, bytes_sent, bytes_received, took_ms, sent_kbit_s, report: _, distance } =
+            *outcome;
         let kbit_s = sent_kbit_s.map(stored);
         let (sent, received, took) = (stored(bytes_sent), stored(bytes_received), stored(took_ms));
         let (attempt, member, sha256) = (attempt.to_string(), assignment.to_string(), sha256.to_string());
-        Ok(execute!(self, sql, attempt, member, sha256, now_ms, sent, received, took, kbit_s) == 1)
+        Ok(execute!(self, sql, attempt, member, sha256, now_ms, sent, received, took, kbit_s, distance) == 1)
     }
 
     /// Notes whom a member could not go on with.

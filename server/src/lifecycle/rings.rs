@@ -32,7 +32,7 @@ pub(crate) async fn ready(
     require_open(services, assignment, round, Comes::Finished).await?;
     let mut tx = services.db.begin().await?;
     tx.lock_job(round.job).await?;
-    let told = (ready.attempt, member, &ready.report);
+    let told = (ready.attempt, member, &ready.report, ready.exchanged);
     tx.ring_ready(assignment.id, round.key(), told, services.clock.now_ms()).await?;
     tx.commit().await?;
     services.signals.changed(round.job);
@@ -57,6 +57,9 @@ pub(crate) async fn outcome(
             let [sender, receiver] = [own, (own + 1) % members.len()].map(|place| members[place].ready.client);
             tx.ring_measured(sender, receiver, (kbit_s, services.clock.now_ms())).await?;
         }
+    }
+    if let Some(report) = outcome.report.filter(|_| is_stored) {
+        tx.ring_report(member, &report).await?;
     }
     tx.commit().await?;
     services.signals.changed(round.job);
@@ -109,13 +112,13 @@ async fn note_unreachable(
 pub(crate) async fn form(
     services: &Services,
     (group, round, attempt): (GroupId, RoundKey, u32),
-    members: &[(AssignmentId, bool)],
+    (members, exchanged): (&[(AssignmentId, bool)], u32),
 ) -> Result<(), DbError> {
     let mut tx = services.db.begin().await?;
     if !may_change(&mut tx, round).await? {
         return Ok(());
     }
-    match tx.insert_ring((group, round, attempt), members, services.clock.now_ms()).await {
+    match tx.insert_ring((group, round, attempt), (members, exchanged), services.clock.now_ms()).await {
         Err(DbError::Duplicate) => return Ok(()),
         formed => formed?,
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use tributary_engine::round::RetryReason;
-use tributary_engine::round::ring::RingPolicy;
+use tributary_engine::round::ring::{RingPolicy, next_rate};
 use tributary_protocol::fixed::Weight;
 use tributary_protocol::group::messages::{
     RingAnswer, RingMember, RingOutcome, RingReady, RingReport, RingRoster, RingStall, RingSum,
@@ -45,6 +45,8 @@ pub(crate) async fn ready(
         return Err(Refusal::OtherForm("the members of this job do not add up among themselves"));
     }
     let RingReport { weight, loss, steps, .. } = ready.report;
+    // The loss of a training that has not begun comes with its outcome.
+    let loss = if spec.plan.exchange.is_some() { Some(0.0) } else { loss };
     // They become those of the sum, for which another member answers.
     Training { weight, steps, loss }.check(&assignment, &spec).map_err(Refusal::Message)?;
     let member = reachable(&ready.member, seen, &client.granted.0).map_err(Refusal::Message)?;
@@ -59,6 +61,15 @@ pub(crate) async fn outcome(
     outcome: &RingOutcome,
 ) -> Result<(), Refusal> {
     let Some((round, group)) = attempt(services, client, id, outcome.attempt).await? else { return Ok(()) };
+    if outcome.distance.is_some_and(|distance| !(0.0..=f64::MAX).contains(&distance)) {
+        return Err(Refusal::Message("the distance from the mean is none".into()));
+    }
+    if let Some(RingReport { weight, loss, steps, .. }) = outcome.report {
+        let mut tx = services.db.read().await?;
+        let (assignment, row) = assignments::find(&mut tx, client.id, id, Some(Task::Train)).await?;
+        let spec = services.spec(&mut tx, row.job).await?.ok_or_else(DbError::lost)?;
+        Training { weight, steps, loss }.check(&assignment, &spec).map_err(Refusal::Message)?;
+    }
     match rings::outcome(services, round, (group, id), outcome).await? {
         true => Ok(()),
         false => Err(Refusal::Conflict(id)),
@@ -168,7 +179,10 @@ async fn roster(
         weight: Weight::of_examples(weight).ok_or_else(DbError::lost)?.units(),
         binary_point: point,
         value_max: spec.caps.value_max(point).unsigned_abs(),
+        next_rate: next_rate(&spec.file, &spec.parts, round.base_version),
+        grid_bits: spec.file.group.and_then(|group| group.grid_bits),
         frame_ms: frame_ms.unsigned_abs(),
+        exchanged: attempt.exchanged,
         ends_in_ms: star_from_ms.saturating_sub(services.clock.now_ms()).max(0).unsigned_abs(),
         relayed: (0u16..).zip(&members).filter(|(_, member)| member.is_relayed()).map(|(rank, _)| rank).collect(),
     }))))

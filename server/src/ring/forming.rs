@@ -46,9 +46,10 @@ pub(super) async fn form(
     if star_is_less([members.len(), places.len()], spec.update.total(), update_bytes) {
         return rings::star(services, key, None, StarReason::Links).await;
     }
+    let exchanged = members.iter().map(|member| member.exchanged).min().unwrap_or_default();
     let members = members.iter().enumerate().map(|(place, member)| (member.assignment, places.contains(&place)));
     let members: Vec<(AssignmentId, bool)> = members.collect();
-    rings::form(services, (GroupId::from_random(entropy::random()), key, attempt), &members).await
+    rings::form(services, (GroupId::from_random(entropy::random()), key, attempt), (&members, exchanged)).await
 }
 
 /// What was lately found out of the ways between clients that have finished.

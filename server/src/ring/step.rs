@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::ring::{Agreement, AttemptFacts, RingFacts, RingPolicy, RingStep, next_ring_step};
+use tributary_engine::round::ring::{
+    Agreement, AttemptFacts, RingFacts, RingPolicy, RingStep, goes_on_from, next_ring_step,
+};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::state::RingState;
@@ -66,10 +68,12 @@ impl Rings {
             let is_back = ready.seen >= number || ready.asked_at_ms >= failed_at_ms;
             is_here && (is_back || !members.contains(&ready.assignment)) && !left_out.contains(&ready.assignment)
         });
+        let back: HashSet<AssignmentId> = ready.iter().map(|ready| ready.assignment).collect();
+        let from = goes_on_from(ready.iter().map(|ready| ready.exchanged));
+        ready.retain(|ready| ready.exchanged >= from);
         let open = last.as_ref().filter(|(attempt, _)| !matches!(attempt.state, RingState::Failed));
         let missing = last.iter().flat_map(|(_, members)| members).filter(|member| {
-            let is_back = ready.iter().any(|ready| ready.assignment == member.assignment);
-            member.is_open && !is_back && !left_out.contains(&member.assignment)
+            member.is_open && !back.contains(&member.assignment) && !left_out.contains(&member.assignment)
         });
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let training = round.working().saturating_sub(count(finished));

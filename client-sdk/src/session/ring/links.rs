@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tributary_protocol::group::messages::{LINK_UPGRADE, RingMember, RingRoster};
 
-use super::Ringing;
+use super::member::Member;
 use crate::clock::within;
 use crate::group::{Admission, Hello, Link, LinkError, PeerKey, connect, connect_over};
 use crate::transport::Wire;
@@ -18,8 +18,8 @@ fn connect_ms(roster: &RingRoster) -> u64 {
 /// The pause before a neighbour is tried again that has not heard of the group yet.
 const AGAIN: Duration = Duration::from_millis(50);
 
-impl Ringing<'_> {
-    /// The link that the left neighbour opens.
+impl Member<'_> {
+    /// The link that a neighbour opens.
     pub(super) async fn accepted(
         &self,
         admission: &Admission,
@@ -51,11 +51,11 @@ impl Ringing<'_> {
         }
     }
 
-    /// Opens the link to the right neighbour. It may hear of the group a little later, so it is asked again.
-    pub(super) async fn opened(&self, right: u16, roster: &RingRoster) -> Result<Link, LinkError> {
+    /// Opens the link to a neighbour. It may hear of the group a little later, so it is asked again.
+    pub(super) async fn opened(&self, group: [u8; 16], right: u16, roster: &RingRoster) -> Result<Link, LinkError> {
         let until_ms = self.clock().now_ms().saturating_add(connect_ms(roster));
         loop {
-            let opened = self.tried(right, roster, until_ms).await;
+            let opened = self.tried(group, right, roster, until_ms).await;
             if opened.is_ok() || !self.may_try_again(until_ms).await {
                 return opened.inspect_err(|error| {
                     tracing::info!(%error, rank = right, "a member of the group cannot be reached");
@@ -64,9 +64,9 @@ impl Ringing<'_> {
         }
     }
 
-    async fn tried(&self, right: u16, roster: &RingRoster, until_ms: u64) -> Result<Link, LinkError> {
+    async fn tried(&self, group: [u8; 16], right: u16, roster: &RingRoster, until_ms: u64) -> Result<Link, LinkError> {
         let RingMember { key, addresses } = &roster.members[usize::from(right)];
-        let hello = Hello { group: *roster.group.as_bytes(), attempt: roster.attempt, from: roster.rank, to: right };
+        let hello = Hello { group, attempt: roster.attempt, from: roster.rank, to: right };
         let (keys, peer, limit_ms) = (&self.context.keys, PeerKey(*key), connect_ms(roster));
         let left_ms = || until_ms.saturating_sub(self.clock().now_ms()).max(1);
         if roster.relayed.contains(&roster.rank) {

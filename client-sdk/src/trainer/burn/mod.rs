@@ -130,6 +130,9 @@ impl<N: Network> BurnTrainer<N> {
             losses += finite(&loss)?;
             steps += 1;
             network = stepper.step(network, loss.backward());
+            if task.pauses_after(steps) {
+                return Err(suspended::checkpoint(task, &network, &stepper, steps, losses)?.paused());
+            }
         }
         let mut values = transfer::export(&network, task.model.values().len())?;
         fit::restore_frozen(&mut values, task);
@@ -148,7 +151,7 @@ impl<N: Network> BurnTrainer<N> {
         stepper: &mut Stepper,
         device: &Device,
     ) -> Result<N, TrainError> {
-        let values = checkpoint.vectors.get(suspended::VALUES).cloned().unwrap_or_default();
+        let values = checkpoint.values().map(<[f32]>::to_vec).unwrap_or_default();
         let model = Model::new(Arc::clone(task.model.parameters()), values);
         let model = model.map_err(|error| fit::does_not_fit(format!("the values of a suspended training: {error}")))?;
         let network = stepper.settle(self.network(task.spec, &model, device)?);
@@ -191,6 +194,10 @@ impl<N: Network> Trainer for BurnTrainer<N> {
     }
 
     fn follows(&self, _: &Algorithm) -> bool {
+        true
+    }
+
+    fn exchanges(&self) -> bool {
         true
     }
 

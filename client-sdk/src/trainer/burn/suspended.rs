@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-use super::super::contract::{Checkpoint, TrainError, TrainTask};
+use super::super::contract::{Checkpoint, TrainError, TrainTask, VALUES};
 use super::network::Network;
 use super::optimizer::Stepper;
 use super::transfer;
 
-/// The vectors of a checkpoint: the model's values, and the moments of the optimiser as burn holds them. `LayerTrainer`
-/// keeps moments in the model's order, so its vectors have other names.
-pub(super) const VALUES: &str = "values";
+/// The vectors of a checkpoint beside the model's values: the moments of the optimiser as burn holds them.
+/// `LayerTrainer` keeps moments in the model's order, so its vectors have other names.
 const MOMENTS: [&str; 2] = ["first_moment_of_burn", "second_moment_of_burn"];
 
 /// Where a training is after these steps.

@@ -164,6 +164,31 @@ fn a_suspended_training_goes_on_with_the_same_bits() {
     }
 }
 
+/// A training that pauses after every few steps and after the last one has the bits of one that does not.
+#[test]
+fn a_training_that_pauses_goes_on_with_the_same_bits() {
+    let spec = own_spec();
+    let start = own_model(&spec);
+    let trainer = || BurnTrainer::with_network(Own::new, Arc::new(signs(50)));
+    let momentum = Optimizer::Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 0.01, nesterov: true };
+    let epochs = full_batch(7, Loss::CrossEntropy, momentum);
+    let training = Training { batch_size: Some(20), epochs: None, steps: Some(7), ..epochs };
+    let whole = TrainTask::new(&start, &spec, &training, Seed(3));
+    let undisturbed = trainer().train(&whole, &|| false).unwrap();
+    let (mut pauses, mut resume) = (Vec::new(), None);
+    let trained = loop {
+        let task = TrainTask { pause_every: Some(3), resume: resume.as_ref(), ..whole };
+        match trainer().train(&task, &|| false) {
+            Err(TrainError::Paused(checkpoint)) => {
+                pauses.push(checkpoint.steps);
+                resume = Some(*checkpoint);
+            }
+            trained => break trained.unwrap(),
+        }
+    };
+    assert_eq!((pauses, trained), (vec![3, 6, 7], undisturbed));
+}
+
 #[test]
 fn names_and_shapes_that_are_not_its_own_are_refused() {
     let good = parameters_of(&Own::new(&Device::flex()));

@@ -133,6 +133,9 @@ impl LayerTrainer {
             losses += finite(loss(scores, &aim, &mut gradient))?;
             steps += 1;
             network.backward(&inputs, &gradient, &Step { machine, rule: rule(steps) });
+            if task.pauses_after(steps) {
+                return Err(suspended::checkpoint(task, &mut network, &rule(1), steps, losses).paused());
+            }
         }
         let mut values = network.export(task.model.values().len());
         fit::restore_frozen(&mut values, task);
@@ -174,6 +177,10 @@ impl Trainer for LayerTrainer {
     }
 
     fn follows(&self, _: &Algorithm) -> bool {
+        true
+    }
+
+    fn exchanges(&self) -> bool {
         true
     }
 

@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use tributary_protocol::model::Model;
 
-use super::super::contract::{Checkpoint, TrainError, TrainTask};
+use super::super::contract::{Checkpoint, TrainError, TrainTask, VALUES};
 use super::super::fit::does_not_fit;
 use super::machine::Machine;
 use super::network::Network;
 use super::parameter::Parameter;
 use super::rule::Rule;
 
-/// The vectors of a checkpoint: the model's values, and the moments of the optimiser.
-const VALUES: &str = "values";
+/// The vectors of a checkpoint beside the model's values: the moments of the optimiser.
 const MOMENTS: [&str; 2] = ["first_moment", "second_moment"];
 
 /// Where a training is after these steps.

@@ -1390,6 +1390,17 @@ export interface Event {
   task?: Task;
 }
 
+/** How often the members of a ring add up. */
+export type Every =
+  | "round"
+  | {
+      /**
+       * After so many optimiser steps, and after the last one: members go on with the mean of their models,
+       * so that all of them have the same model. 1 is synchronous data parallelism. 1 to 1,000,000.
+       */
+      steps: number;
+    };
+
 /** What a client has of one example set. */
 export interface ExampleSet {
   /** Number of training examples. Of a relay: clients behind it that have the set. */
@@ -1399,6 +1410,17 @@ export interface ExampleSet {
    * a name.
    */
   schema?: string;
+}
+
+/** The exchanges within a training. All members make the same ones. */
+export interface Exchange {
+  /** Optimiser steps after which members exchange. They do it after the last step, too. */
+  every: number;
+  /**
+   * How each member mixes its model with those of its neighbours. Absent where each goes on with the
+   * mean of all members' models.
+   */
+  gossip?: Gossip;
 }
 
 /** The reason why a client gave up. */
@@ -1443,6 +1465,32 @@ export interface FormFile {
 /** Which form. */
 export type Format = "json" | "csv";
 
+/** Mixes of members with their neighbours in a graph. */
+export interface Gossip {
+  /** How models travel. */
+  codec: MixCodec;
+  /** Who mixes with whom. */
+  graph: Graph;
+  /** Mixes of an exchange. */
+  mixes: number;
+}
+
+/** Who mixes with whom. */
+export type Graph =
+  | "ring"
+  | "torus"
+  | "exponential"
+  | {
+      /**
+       * Each member with so many others, drawn with the seed of the job; with all others if there are no
+       * more.
+       */
+      random_regular: {
+        /** Neighbours of a member, an even number from 2. */
+        degree: number;
+      };
+    };
+
 /** Who adds up: the members of a group among themselves. */
 export interface Group {
   /** Groups that a round may form before members send their own updates, 1 to 8. Default: 2. */
@@ -1454,10 +1502,12 @@ export interface Group {
   form_by?: number;
   /** Longest silence of a neighbour that owes a frame, in milliseconds, 100 to 600,000. Default: 10,000. */
   frame_ms?: number;
-  /** What becomes of two neighbours that cannot reach each other. Default: `direct`. */
-  links?: Links;
-  /** Who is next to whom. Default: `enrolment`. */
-  order?: Order;
+  /**
+   * Members round the integers that they add up to so many bits, on a grid that they agree on first, 6
+   * to 16: 8 bits are about 1.2 bytes a value instead of 3.4 to 5.6. Default: they add up the integers
+   * of their updates.
+   */
+  grid_bits?: number;
   /**
    * Share of `deadline_ms` after which members send their own updates to the coordinator, above
    * `form_by` and at most 0.95. Default: 0.8.
@@ -1530,7 +1580,6 @@ export type HealthKind =
   | "not_measured"
   | "class_shut_out"
   | "cannot_follow"
-  | "listeners"
   | "other_tables"
   | "loss_rises"
   | "disk_fills";
@@ -2001,9 +2050,6 @@ export interface LedgerEntry {
   version: number;
 }
 
-/** The ways between two members. */
-export type Links = "direct" | "any";
-
 /** The load of one coordinator at one time. */
 export interface LoadSample {
   /** Time of the sample. */
@@ -2136,6 +2182,9 @@ export type Metrics = Record<string, number>;
 
 /** What becomes of missing values. */
 export type MissingValues = "refuse" | "replace";
+
+/** How the values of a model travel to a neighbour. */
+export type MixCodec = "f32" | "int8";
 
 /** When the updates of a job meet (`[round] mode`). */
 export type Mode =
@@ -2480,6 +2529,8 @@ export interface Plan {
   codec: Codec;
   /** Encoding of downloads. Absent for plain f32 models. */
   download?: Download;
+  /** What the members of a group exchange while they train. Absent where they meet after their trainings. */
+  exchange?: Exchange;
   /**
    * How updates are masked, so that the coordinator learns sums of groups alone. Absent where it reads
    * each update.
@@ -2947,6 +2998,8 @@ export type RingAnswer =
 
 /** A group that formed. */
 export interface RingAttempt {
+  /** Where members exchange while they train: the exchanges after which they went on. */
+  exchanged?: number;
   /** When it formed. */
   formed_at_ms: number;
   /** Id of the group. */
@@ -2992,11 +3045,10 @@ export interface RingOutcome {
   bytes_received: number;
   /** Bytes that it sent to other members. */
   bytes_sent: number;
-  /**
-   * Kilobits in a second that the link to the next member took. Absent where it never made the member
-   * wait.
-   */
-  sent_kbit_s?: number;
+  /** In gossip: the distance of its model from the mean of all members' models, as an L2 norm. */
+  distance?: number;
+  /** Examples, loss and steps of its training, where members exchange while they train. */
+  report?: RingReport;
   /** SHA-256 of the body of the sum. */
   sha256: Sha256Hash;
   /** Time from the roster to the sum, in milliseconds. */
@@ -3013,20 +3065,10 @@ export interface RingPart {
   bytes_sent?: number;
   /** Number of the client in its population. */
   client_number: number;
+  /** In gossip: the distance of its model from the mean of all members' models. Absent before it says so. */
+  distance?: number;
   /** SHA-256 of the sum that it has. Absent before it says so. */
   outcome?: Sha256Hash;
-  /** Whether its link to the next member goes through the coordinator. */
-  relayed?: boolean;
-  /**
-   * Bytes on that link that the coordinator passed on, in both directions. Absent before the link has
-   * ended.
-   */
-  relayed_bytes?: number;
-  /**
-   * Kilobits in a second that the link to the next member took. Absent where it never made the member
-   * wait.
-   */
-  sent_kbit_s?: number;
   /** Whom it could not go on with. Absent if it could. */
   stall?: RingBlame;
   /** Time from the roster to the sum, in milliseconds. */
@@ -3035,13 +3077,21 @@ export interface RingPart {
   weight: number;
 }
 
-/** A member has finished its work, and joins the next attempt. */
+/**
+ * A member joins the next attempt: it has finished its work, or begins it where members exchange while
+ * they train.
+ */
 export interface RingReady {
   /** Number of the attempt that it saw last, 0 before the first. */
   attempt: number;
+  /** Where members exchange while they train: the number of exchanges that it has completed. */
+  exchanged?: number;
   /** Where others reach it. */
   member: RingMember;
-  /** Examples, loss and steps of its training. */
+  /**
+   * Examples, loss and steps of its training. Where members exchange while they train, it has only its
+   * examples yet.
+   */
   report: RingReport;
 }
 
@@ -3065,16 +3115,26 @@ export interface RingRoster {
   binary_point: number;
   /** Time until members send their own updates instead, in milliseconds. */
   ends_in_ms: number;
+  /**
+   * Where members exchange while they train: they go on after this number of exchanges. One that has
+   * completed one more goes back to where it was before it.
+   */
+  exchanged?: number;
   /** Longest silence of a neighbour that owes a frame, in milliseconds. */
   frame_ms: number;
+  /** Bits of the integers on the grid of the group; all bits if it is absent. */
+  grid_bits?: number;
   /** Id of the group, another one in each attempt. */
   group: GroupId;
   /** The members around the ring: each sends to the next one, the last to the first. */
   members: RingMember[];
+  /**
+   * What the coordinator multiplies the mean of the updates with before it adds it to the model, where
+   * it does nothing else: members then make the next model by themselves, and need not download it.
+   */
+  next_rate?: number;
   /** The reader's place among the members. */
   rank: number;
-  /** The ranks of members whose link to the next one goes through the coordinator. */
-  relayed?: number[];
   /** Whether all updates count alike. Otherwise they count by their examples. */
   uniform: boolean;
   /** Largest magnitude of an integer that one update adds. */
@@ -3701,7 +3761,7 @@ export type Standardize = "federated";
 export type Standing = "active" | "quarantined" | "revoked";
 
 /** The reason why the members of a group send their own updates to the coordinator. */
-export type StarReason = "time" | "attempts" | "too_few" | "disagreement" | "links";
+export type StarReason = "time" | "attempts" | "too_few" | "disagreement";
 
 /** When a job is complete (`[stop]`): as soon as one of these is reached. */
 export interface StopPolicy {
@@ -3932,9 +3992,23 @@ export interface TopK {
 }
 
 /** How members of a group are connected. */
-export type Topology = {
-  kind: "ring";
-};
+export type Topology =
+  | {
+      /** When members add up. Default: once per round, after their trainings. */
+      every?: Every;
+      kind: "ring";
+    }
+  | {
+      /** How models travel to neighbours. Default: `f32`. */
+      codec?: MixCodec;
+      /** Who mixes with whom. */
+      graph: Graph;
+      kind: "gossip";
+      /** Mixes each time, 1 to 100. Default: 1. */
+      mixes?: number;
+      /** Optimiser steps after which members mix. They do it after the last step, too. 1 to 1,000,000. */
+      steps: number;
+    };
 
 /**
  * Bytes of bodies that were sent, those of broken attempts included, and what the same content takes

@@ -36,6 +36,7 @@ export function RingPanel({ data }: { data: RoundDetail }) {
   const counted = ring.attempts.find(({ state }) => state === "counted");
   const relayed = ring.attempts.flatMap(({ members }) => members.map(({ relayed_bytes: bytes }) => bytes ?? 0));
   const sent = (counted?.members ?? []).map(({ bytes_sent: sent }) => sent ?? 0);
+  const apart = (counted?.members ?? []).flatMap(({ distance }) => (distance == null ? [] : [distance]));
   const star = ring.star ?? undefined;
   return (
     <Panel title="Groups" hint="members add up among themselves, and bring one sum">
@@ -59,6 +60,13 @@ export function RingPanel({ data }: { data: RoundDetail }) {
             detail="among members, through the coordinator"
           />
         )}
+        {apart.length > 0 && (
+          <Stat
+            label="From the mean"
+            value={Math.sqrt(apart.reduce((total, distance) => total + distance ** 2, 0) / apart.length).toPrecision(3)}
+            detail="distance of the members' models"
+          />
+        )}
       </Stats>
       {star && <p>Members send their own updates to the coordinator, because {STARS[star]}.</p>}
       {ring.waiting > 0 && <p>{plural(ring.waiting, "client")} finished, in no open group.</p>}
@@ -69,6 +77,7 @@ export function RingPanel({ data }: { data: RoundDetail }) {
             <p>
               <strong>
                 Attempt {attempt.number}, {plural(attempt.members.length, "member")}
+                {(attempt.exchanged ?? 0) > 0 && `, from exchange ${attempt.exchanged} on`}
               </strong>
               : {STATES[attempt.state]}.
             </p>

@@ -5,8 +5,8 @@ use super::setting::Setting;
 use crate::download::{Download, ModelForm};
 use crate::job_file::combine::{Combine, TrimmedMean};
 use crate::job_file::{
-    Aggregation, Divisor, EvaluationPlace, EvaluationPolicy, JobFile, Mode, RoundPolicy, Selection, ServerOptimizer,
-    StalenessWeight,
+    Aggregation, Divisor, EvaluationPlace, EvaluationPolicy, Group, JobFile, Mode, RoundPolicy, Selection,
+    ServerOptimizer, StalenessWeight,
 };
 use crate::job_model::JobModel;
 use crate::layers::{Layer, ModelSpec};
@@ -33,7 +33,7 @@ pub(super) fn of(job: &JobFile) -> Vec<Setting> {
         model(&job.model),
         vec![evaluation(job.evaluation.as_ref()), privacy(job.privacy.is_some())],
         secure_aggregation(job),
-        vec![group(job.group.is_some())],
+        group(job.group.as_ref()),
     ]
     .concat()
 }
@@ -73,12 +73,26 @@ fn secure_aggregation(job: &JobFile) -> Vec<Setting> {
     ]
 }
 
-fn group(is_set: bool) -> Setting {
-    Setting::with("[group] topology", "ring")
-        .needs(&[Need::NewestBase], "adds up the updates of one round among its members")
-        .needs(&[Need::SumAlone], "tells the coordinator the sum of the updates, and no single one")
-        .denies(&[Need::FullTimes], "lets members wait for each other, so times do not say how long work takes")
-        .when(is_set)
+fn group(group: Option<&Group>) -> Vec<Setting> {
+    let exchange = group.and_then(|group| group.topology.exchange());
+    let kind = if exchange.is_some_and(|exchange| exchange.gossip.is_some()) { "gossip" } else { "ring" };
+    vec![
+        Setting::with("[group] topology", kind)
+            .needs(&[Need::NewestBase], "adds up the updates of one round among its members")
+            .needs(&[Need::SumAlone], "tells the coordinator the sum of the updates, and no single one")
+            .denies(&[Need::FullTimes], "lets members wait for each other, so times do not say how long work takes")
+            .when(group.is_some()),
+        Setting::with("[group] topology", "gossip with a model of each member")
+            .needs(&[Need::ClientSgd, Need::PlainSteps], "begins each round with a model and without moments")
+            .needs(&[Need::NothingPersonal], "gives each client weights of its own already")
+            .when(kind == "gossip"),
+        Setting::with("[group] topology every", "steps")
+            .needs(&[Need::EqualSteps], "lets members exchange after the same steps")
+            .needs(&[Need::EqualWeights], "takes the mean of the members' models, in which all count alike")
+            .needs(&[Need::DeltaAlone], "averages models while they are trained, and no vector beside them")
+            .needs(&[Need::WholeUpdate], "gives all members one model, of which no update leaves anything out")
+            .when(exchange.is_some()),
+    ]
 }
 
 fn cohorts(round: &RoundPolicy) -> Vec<Setting> {
@@ -176,17 +190,23 @@ fn mode(mode: Mode) -> Vec<Setting> {
 
 fn training(training: &Training) -> Vec<Setting> {
     let of = |key, why, is_set| Setting::of(key).denies(&[Need::Gradient], why).when(is_set);
+    let any_steps = "may be any number of steps";
+    let schedules_epochs = training.work_schedule.iter().any(|change| change.epochs.is_some());
     vec![
-        of("[training] epochs", "may be any number of steps", training.epochs.is_some()),
+        of("[training] epochs", any_steps, training.epochs.is_some())
+            .denies(if training.epochs.is_some() { &[Need::EqualSteps] } else { &[] }, any_steps),
         of("[training] steps", "is more than one", training.steps.is_some_and(|steps| steps > 1)),
-        of("[training] work_schedule", "changes the number of steps", !training.work_schedule.is_empty()),
+        of("[training] work_schedule", "changes the number of steps", !training.work_schedule.is_empty())
+            .denies(if schedules_epochs { &[Need::EqualSteps] } else { &[] }, any_steps),
         of("[training] batch_size", "takes a part of the examples", training.batch_size.is_some()),
         Setting::of("[training] partial_work")
             .denies(&[Need::FullTimes], "ends work with its deadline, so its times do not say how long work takes")
             .denies(&[Need::Gradient], "may send less than a step over all examples")
+            .denies(&[Need::EqualSteps], "ends work after any step")
             .when(training.partial_work.is_some()),
         Setting::of("[training] personal_epochs")
             .needs(&[Need::PersonalParameters], "trains the personal parameters alone")
+            .denies(&[Need::EqualSteps], "takes steps of its own first")
             .when(training.personal_epochs.is_some()),
     ]
 }

@@ -21,6 +21,8 @@ pub(super) enum Need {
     OneRound,
     /// An update is one training from the model of its assignment.
     OneTraining,
+    /// All clients take the same number of optimiser steps.
+    EqualSteps,
     /// An update is as old as its assignment.
     KnownAge,
     /// The step depends on weights of updates.
@@ -100,6 +102,9 @@ impl Need {
                  { kind = \"synchronous\" }"
             }
             Self::OneTraining => "set fetch_every = 1 and push_every = 1, or algorithm = { kind = \"plain\" }",
+            Self::EqualSteps => {
+                "set steps in [training] and its work_schedule, and leave out partial_work and personal_epochs"
+            }
             Self::KnownAge | Self::FullCount => "set staleness_weight = { kind = \"constant\" }",
             Self::Weights => {
                 "set staleness_weight = { kind = \"constant\" }, or combine = \"weighted_mean\" or \"uniform_mean\""

@@ -24,6 +24,7 @@ pub(in crate::api) async fn read(tx: &mut Tx, file: &JobFile, key: RoundKey) -> 
             formed_at_ms: row.formed_at_ms,
             since_ms: row.since_ms,
             sha256: row.sha256(),
+            exchanged: file.group.and_then(|group| group.topology.exchange()).map(|_| row.exchanged),
             members: members.iter().map(|member| part(member, &members)).collect(),
         });
     }
@@ -53,6 +54,7 @@ fn part(member: &RingMemberRow, members: &[RingMemberRow]) -> RingPart {
         sent_kbit_s: count(member.sent_kbit_s),
         relayed: member.is_relayed(),
         relayed_bytes: count(member.relayed_bytes),
+        distance: member.distance,
         stall,
     }
 }

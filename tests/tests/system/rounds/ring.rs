@@ -200,6 +200,44 @@ async fn a_ring_adds_both_vectors_of_scaffold_and_feeds_every_optimiser() {
     ring_equals_star(json!({ "aggregation": { "optimizer": adam } })).await;
 }
 
+/// Goal: members make the next model by themselves where the coordinator adds the mean and does nothing else, so a
+/// job's only download is that of its first model.
+#[tokio::test]
+async fn members_make_the_next_model_and_do_not_download_it() {
+    let (world, job, _) = versions(&json!({ "update": { "codec": "int8" } }), true).await;
+    let down = async |world: &World, job| {
+        let mut bytes = Vec::new();
+        for number in 1..=ROUNDS {
+            bytes.push(world.round(job, number).await.traffic.bytes_down);
+        }
+        bytes
+    };
+    let model = world.model_file(job, 0).await.len() as u64;
+    assert_eq!(down(&world, job).await, [MEMBERS as u64 * model, 0, 0]);
+    // Where it does more, they download each version.
+    let adam = json!({ "aggregation": { "optimizer": { "kind": "adam", "learning_rate": 0.1 } } });
+    let (world, job, _) = versions(&adam, true).await;
+    assert!(down(&world, job).await.iter().all(|bytes| *bytes >= MEMBERS as u64 * model));
+}
+
+/// Goal: on a grid, all members have one sum, which is near the exact one.
+#[tokio::test]
+async fn members_on_a_grid_make_a_model_near_that_of_the_star() {
+    let (star, plain, _) = versions(&json!({}), false).await;
+    let group = json!({ "topology": { "kind": "ring" }, "grid_bits": 16 });
+    let (world, job, hashes) = versions(&json!({ "group": group }), true).await;
+    for number in 1..=ROUNDS {
+        let round = world.round(job, number).await;
+        assert_eq!((round.phase, round.reported), (Phase::Committed, 5), "{round:?}");
+        assert_eq!(ring(&world, job, number).await.attempts.len(), 1);
+    }
+    let (exact, rounded) = (star.weights(plain, ROUNDS).await, world.weights(job, ROUNDS).await);
+    assert_ne!(hashes[ROUNDS as usize], Sha256Hash::of(&star.model_file(plain, ROUNDS).await));
+    for (exact, rounded) in exact.iter().zip(&rounded) {
+        assert!((exact - rounded).abs() < 1e-3, "{exact} and {rounded}");
+    }
+}
+
 /// A job whose rounds wait no longer for lost members than a test may take.
 pub(super) fn brisk(changes: &Value) -> Value {
     let mut file = job(changes, true);

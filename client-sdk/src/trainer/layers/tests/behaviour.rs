@@ -361,3 +361,36 @@ fn a_suspended_training_goes_on_with_the_same_bits() {
         }
     }
 }
+
+/// Goal: a training pauses after every few steps and after the last one. With the values that it had it ends with the
+/// bits of a training without a pause, and with others it goes on from those.
+#[test]
+fn a_training_that_pauses_goes_on_with_the_values_that_it_is_given() {
+    let momentum = Optimizer::Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 0.01, nesterov: false };
+    for lab in Lab::all() {
+        let spec = spec(CONVOLUTIONAL);
+        let (data, start) = (data(&spec), spec.initial_model(Seed(1)).unwrap());
+        let training = Training { epochs: None, steps: Some(7), ..batches(momentum.clone()) };
+        let whole = TrainTask::new(&start, &spec, &training, Seed(3));
+        let undisturbed = lab.trainer(&data).train(&whole, &|| false).unwrap();
+        let (mut pauses, mut resume) = (Vec::new(), None);
+        let trained = loop {
+            let task = TrainTask { pause_every: Some(3), resume: resume.as_ref(), ..whole };
+            match lab.trainer(&data).train(&task, &|| false) {
+                Err(TrainError::Paused(checkpoint)) => {
+                    pauses.push(checkpoint.steps);
+                    resume = Some(*checkpoint);
+                }
+                trained => break trained.unwrap(),
+            }
+        };
+        assert_eq!((pauses, &trained), (vec![3, 6, 7], &undisturbed));
+        assert_eq!(resume.as_ref().and_then(Checkpoint::values), Some(&trained.values[..]));
+        let others = vec![0.25; start.values().len()];
+        let last = resume.unwrap().with_values(others.clone());
+        let task = TrainTask { pause_every: Some(3), resume: Some(&last), ..whole };
+        assert_eq!(lab.trainer(&data).train(&task, &|| false).unwrap().values, others);
+        let never = TrainTask { pause_every: None, ..whole };
+        assert_eq!(lab.trainer(&data).train(&never, &|| false).unwrap(), undisturbed);
+    }
+}

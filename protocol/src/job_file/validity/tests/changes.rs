@@ -176,6 +176,8 @@ pub(super) const CHANGES: &[Change] = &[
     with("secure_aggregation, groups of 3", "secure_aggregation.group = 3", UNIFORM),
     with("secure_aggregation, one clip", "secure_aggregation.clip = 1.0", UNIFORM),
     alone("group", "group.topology = { kind = 'ring' }"),
+    with("group, every 4 steps", "group.topology = { kind = 'ring', every = { steps = 4 } }", UNIFORM),
+    with("group, gossip", "group.topology = { kind = 'gossip', graph = 'torus', steps = 4 }", UNIFORM),
 ];
 
 /// The job file with these changes.

@@ -1,0 +1,172 @@
+//! An open group of members that exchange while they train.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::{join, select};
+use tokio::sync::oneshot;
+use tributary_collective::{Mixer, Reduced, RingError, RingPlace, Turns};
+use tributary_collective::{all_reduce_in_turn, average, give_up, keep_alive};
+use tributary_protocol::group::messages::{RingRoster, RingStall};
+use tributary_protocol::plan::Gossip;
+use tributary_protocol::seed::Seed;
+
+use super::member::{Member, Waits, place_of, stall_of};
+use crate::clock::within;
+use crate::group::Link;
+use crate::platform::Background;
+
+/// A member's place in an open group, with the links to its neighbours.
+pub(super) struct Joined {
+    pub(super) roster: RingRoster,
+    place: RingPlace,
+    links: (Turns<Link>, Turns<Link>),
+    /// The links along the edges of the graph, where members mix.
+    mixer: Option<Mixer<Link>>,
+    timer: Waits,
+    pub(super) began_ms: u64,
+    sent_bytes: u64,
+    received_bytes: u64,
+}
+
+/// Why there is no result.
+pub(super) enum Lost {
+    /// The group has ended; whom the member could not go on with, if it is anybody.
+    Stalled(Option<RingStall>),
+    /// The member's own values are too far from those of the last exchange.
+    Diverged,
+}
+
+impl Joined {
+    /// Connects to all neighbours. The error says whom the member could not reach.
+    pub(super) async fn connect(
+        member: &Member<'_>,
+        roster: RingRoster,
+        gossip: Option<Gossip>,
+    ) -> Result<Self, Option<RingStall>> {
+        let place = place_of(&roster).ok_or(None)?;
+        let (began_ms, timer) = (member.clock().now_ms(), member.timer());
+        let links = member.links(&roster, &place, Turns::new).await?;
+        let mut joined = Self { roster, place, links, mixer: None, timer, began_ms, sent_bytes: 0, received_bytes: 0 };
+        if let Some(gossip) = gossip {
+            match joined.edges(member, gossip).await {
+                Ok(mixer) => joined.mixer = Some(mixer),
+                Err(stall) => {
+                    let blamed = stall.map_or(place.rank, |stall| stall.rank);
+                    let ((left, right), timer) = (joined.links, &joined.timer);
+                    join(give_up(&place, blamed, left, timer), give_up(&place, blamed, right, timer)).await;
+                    return Err(stall);
+                }
+            }
+        }
+        Ok(joined)
+    }
+
+    async fn edges(&self, member: &Member<'_>, gossip: Gossip) -> Result<Mixer<Link>, Option<RingStall>> {
+        let Self { roster, place, .. } = self;
+        let [seed, _] = roster.group.as_bytes().as_chunks::<8>().0 else { return Err(None) };
+        let edges = gossip.graph.links((place.rank, place.members), Seed(u64::from_le_bytes(*seed)));
+        let links = member.edges(roster, place, &edges).await?;
+        Ok(Mixer::new(*place, (roster.binary_point, gossip.codec), links))
+    }
+
+    /// Bytes that were sent to other members, and received from them.
+    pub(super) fn traffic(&self) -> (u64, u64) {
+        let (sent, received) = self.mixer.as_ref().map_or((0, 0), Mixer::traffic);
+        (self.sent_bytes + sent, self.received_bytes + received)
+    }
+
+    /// The mean of the members' values, of which all have had the anchor.
+    pub(super) async fn mean(&mut self, member: &Member<'_>, anchor: &[f32], values: &[f32]) -> Result<Vec<f32>, Lost> {
+        let limit = self.limit(member);
+        let (left, right) = &mut self.links;
+        let mean = average(&self.place, self.roster.binary_point, (anchor, values), (left, right), &self.timer);
+        let (mean, traffic) = ended(self.roster.attempt, within(member.clock(), limit, mean).await)?;
+        self.sent_bytes += traffic.sent_bytes;
+        self.received_bytes += traffic.received_bytes;
+        Ok(mean)
+    }
+
+    /// Mixes the model with those of the neighbours, and waits until all members have done so.
+    pub(super) async fn mix(&mut self, member: &Member<'_>, mixes: u32, model: &mut [i64]) -> Result<(), Lost> {
+        let limit = self.limit(member);
+        let Self { place, links: (left, right), mixer, timer, .. } = self;
+        let mixed = async {
+            let mut mixed = Ok(());
+            let mixing = async {
+                for _ in 0..mixes {
+                    if let (Some(mixer), Ok(())) = (&mut *mixer, &mixed) {
+                        mixed = mixer.mix(model, timer).await;
+                    }
+                }
+            };
+            keep_alive(place, (&mut *left, &mut *right), timer, mixing).await;
+            if let Err(error) = mixed {
+                // Whoever is next to this member in the ring waits there, and does not blame it.
+                let blamed = blamed(place, &error);
+                join(give_up(place, blamed, &mut *left, timer), give_up(place, blamed, &mut *right, timer)).await;
+                return Err(error);
+            }
+            // A member that is lost costs all others the same exchange.
+            all_reduce_in_turn(place, &Vec::new(), (left, right), timer).await.map(drop)
+        };
+        ended(self.roster.attempt, within(member.clock(), limit, mixed).await)
+    }
+
+    /// The sum of the members' integers.
+    pub(super) async fn sum(&mut self, member: &Member<'_>, own: &Vec<i64>) -> Result<Reduced, Lost> {
+        let limit = self.limit(member);
+        let (left, right) = &mut self.links;
+        let sum = all_reduce_in_turn(&self.place, own, (left, right), &self.timer);
+        let sum = ended(self.roster.attempt, within(member.clock(), limit, sum).await)?;
+        self.sent_bytes += sum.traffic().sent_bytes;
+        self.received_bytes += sum.traffic().received_bytes;
+        Ok(sum)
+    }
+
+    /// What takes longer is over: the coordinator has let members send their own updates.
+    fn limit(&self, member: &Member<'_>) -> Duration {
+        let ends_ms = self.began_ms.saturating_add(self.roster.ends_in_ms);
+        Duration::from_millis(ends_ms.saturating_sub(member.clock().now_ms()))
+    }
+}
+
+fn blamed(place: &RingPlace, error: &RingError) -> u16 {
+    match error {
+        RingError::Neighbour { rank, .. } | RingError::Aborted { rank, .. } => *rank,
+        RingError::Own { .. } | RingError::Stalled { .. } | RingError::Place(_) => place.rank,
+    }
+}
+
+fn ended<T>(attempt: u32, done: Option<Result<T, RingError>>) -> Result<T, Lost> {
+    match done {
+        Some(Ok(done)) => Ok(done),
+        Some(Err(RingError::Own { .. })) => Err(Lost::Diverged),
+        Some(Err(error)) => Err(Lost::Stalled(stall_of(attempt, &error))),
+        None => Err(Lost::Stalled(None)),
+    }
+}
+
+/// Does other work while the neighbours are told that this member lives. On a runtime with a single thread nobody tells
+/// them: work that takes longer than the time of a frame makes the member look silent.
+pub(super) async fn alive_during<T>(group: &mut Option<Joined>, work: impl FnOnce() -> T) -> T {
+    let Some(background) = Background::here() else { return work() };
+    let Some(mut joined) = group.take() else { return work() };
+    let (ends, ended) = oneshot::channel::<()>();
+    let (gives, back) = oneshot::channel();
+    background.run(async move {
+        let Joined { place, links: (left, right), mixer, timer, .. } = &mut joined;
+        let until = async {
+            match mixer {
+                Some(mixer) => drop(select(pin!(mixer.keep_alive(timer)), ended).await),
+                None => drop(ended.await),
+            }
+        };
+        keep_alive(place, (left, right), timer, until).await;
+        drop(gives.send(joined));
+    });
+    let done = work();
+    drop(ends);
+    *group = back.await.ok();
+    done
+}

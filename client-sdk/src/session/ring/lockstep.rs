@@ -1,0 +1,366 @@
+//! Training in a group whose members exchange while they train: every n steps each of them goes on with the mean of all
+//! models, so at the end all have the same one.
+//!
+//! The group forms before the training. A group that fails forms again with those that are left, at the exchange that
+//! all of them have completed. When the coordinator lets members send their own updates, each goes on alone.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tributary_collective::Reduced;
+use tributary_protocol::device::Assignment;
+use tributary_protocol::fixed::{Contribution, Weight, quantise};
+use tributary_protocol::group::messages::{RingAnswer, RingOutcome, RingReport, RingRoster};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::plan::{Exchange, Gossip};
+use tributary_protocol::sharing::Part;
+use tributary_protocol::sum::{SumWriter, tag};
+
+use super::super::context::Context;
+use super::super::made::keep_next_model;
+use super::super::watch::Watch;
+use super::joined::{Joined, Lost, alive_during};
+use super::member::{Member, unusable};
+use super::progress::Progress;
+use crate::error::ClientError;
+use crate::host::Host;
+use crate::store::client_state::ClientState;
+use crate::store::state::{Identity, Work};
+use crate::tasks::{Completed, Exchanging, Given};
+use crate::trainer::TrainError;
+
+/// The pause before the coordinator is asked again that does not answer.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The kept vector of a member's own model.
+const OWN: &str = "gossip";
+
+/// What a member of such a group is given.
+pub(in crate::session) struct Together<'a> {
+    pub(in crate::session) context: &'a Context,
+    pub(in crate::session) identity: &'a Identity,
+    pub(in crate::session) given: &'a Given<'a>,
+    pub(in crate::session) exchange: Exchange,
+    /// Examples that the client trains on.
+    pub(in crate::session) examples: u64,
+    pub(in crate::session) host: &'a dyn Host,
+    pub(in crate::session) watch: &'a Watch,
+}
+
+/// Trains together with the others. The work that it gives is in the sum of the group, or goes to the coordinator by
+/// itself.
+///
+/// # Errors
+/// That of the training. One that was interrupted because the round has closed is noted in the watch.
+pub(in crate::session) async fn together(
+    together: Together<'_>,
+    train: &mut (dyn FnMut(Exchanging<'_>) -> Result<Completed, TrainError> + Send),
+) -> Result<Completed, TrainError> {
+    let watch = together.watch;
+    match trained(together, train).await {
+        Ok(completed) => Ok(completed),
+        Err(ClientError::Training(error)) => Err(error),
+        Err(error) if error.ends_assignment() => {
+            watch.close(error.retry_after().unwrap_or_default());
+            Err(TrainError::Interrupted)
+        }
+        Err(error) => Err(TrainError::Other(error.to_string())),
+    }
+}
+
+async fn trained(
+    together: Together<'_>,
+    train: &mut (dyn FnMut(Exchanging<'_>) -> Result<Completed, TrainError> + Send),
+) -> Result<Completed, ClientError> {
+    let Together { context, identity, given, exchange, examples, host, watch } = together;
+    let base = given.base;
+    let weight = u32::try_from(examples).unwrap_or(u32::MAX).min(given.assignment.plan.weight_max);
+    if weight == 0 {
+        return Err(TrainError::NoExamples.into());
+    }
+    let mut lockstep = Lockstep {
+        member: Member::begin(context, identity, given.assignment.id, host).await?,
+        given,
+        report: RingReport { weight, loss: None, steps: 0, train_ms: 0 },
+        base: base.parts.take(Part::Shared, base.model.values()),
+        progress: Progress::new(&base.parts, base.model.values()),
+        gossip: exchange.gossip,
+        attempt: 0,
+        group: None,
+        is_alone: false,
+        is_counted: None,
+    };
+    if exchange.gossip.is_some() {
+        lockstep.begins_with_its_own();
+    }
+    lockstep.join().await?;
+    if lockstep.is_alone && lockstep.is_counted.is_some() {
+        // An earlier session of this client was in the group, whose sum is stored: nothing is left to train.
+        watch.close(lockstep.is_counted.unwrap_or_default());
+        return Err(TrainError::Interrupted.into());
+    }
+    loop {
+        let Lockstep { group, progress, is_alone, .. } = &mut lockstep;
+        let every = (!*is_alone).then_some(exchange.every);
+        let exchanging = Exchanging { every, resume: progress.resume() };
+        match alive_during(group, || train(exchanging)).await {
+            Err(TrainError::Paused(checkpoint)) => {
+                lockstep.progress.comes(*checkpoint)?;
+                lockstep.exchange().await?;
+            }
+            Err(error) => return Err(error.into()),
+            Ok(completed) => {
+                if lockstep.agrees(&completed).await? {
+                    return Ok(lockstep.keeps(completed));
+                }
+            }
+        }
+    }
+}
+
+/// A member on its way.
+struct Lockstep<'a> {
+    member: Member<'a>,
+    given: &'a Given<'a>,
+    /// What it can tell of its training before it has ended.
+    report: RingReport,
+    /// The shared values with which the training began.
+    base: Vec<f32>,
+    progress: Progress<'a>,
+    gossip: Option<Gossip>,
+    /// The attempt that it saw last.
+    attempt: u32,
+    group: Option<Joined>,
+    /// Whether it trains by itself: members send their own updates, or the sum of the others is stored.
+    is_alone: bool,
+    /// The time until the next check-in, once the sum of its group is stored.
+    is_counted: Option<Duration>,
+}
+
+impl Lockstep<'_> {
+    /// Joins the next attempt, until the member is in one that all can reach, or trains alone.
+    async fn join(&mut self) -> Result<(), ClientError> {
+        while self.group.is_none() && !self.is_alone {
+            let asked = self.member.ready(self.attempt, self.report, self.progress.exchanged()).await;
+            match self.patient(asked).await? {
+                Some(RingAnswer::Formed(roster)) => self.connect(*roster).await?,
+                Some(answer @ (RingAnswer::Done { .. } | RingAnswer::Star)) => {
+                    if let RingAnswer::Done { retry_after_ms } = answer {
+                        self.is_counted = Some(Duration::from_millis(retry_after_ms));
+                    }
+                    self.is_alone = true;
+                    self.progress.goes_alone();
+                }
+                Some(RingAnswer::Over | RingAnswer::Upload(_)) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn connect(&mut self, roster: RingRoster) -> Result<(), ClientError> {
+        self.attempt = roster.attempt;
+        if !self.progress.goes_back(roster.exchanged) {
+            return Err(unusable("its group goes on where this member is not"));
+        }
+        match Joined::connect(&self.member, roster, self.gossip).await {
+            Ok(joined) => self.group = Some(joined),
+            Err(stall) => self.member.stalled(stall).await?,
+        }
+        Ok(())
+    }
+
+    /// Makes the exchange to which the training has come, in this group or the next one.
+    async fn exchange(&mut self) -> Result<(), ClientError> {
+        while let Some(values) = self.progress.brings() {
+            let Some(group) = &mut self.group else {
+                self.join().await?;
+                continue;
+            };
+            let exchanged = match self.gossip {
+                None => {
+                    let mean = group.mean(&self.member, self.progress.anchor(), &values).await;
+                    mean.map(|mean| (mean, None))
+                }
+                Some(gossip) => {
+                    let scale = scale(&group.roster);
+                    let mut model = moved(&self.progress, &self.base, &values, scale);
+                    let mixed = group.mix(&self.member, gossip.mixes, &mut model).await;
+                    mixed.map(|()| (valued(&self.base, &model, scale), Some(model)))
+                }
+            };
+            match exchanged {
+                Ok((values, exact)) => self.progress.completes(values, exact),
+                Err(lost) => self.loses(lost).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The group has ended.
+    async fn loses(&mut self, lost: Lost) -> Result<(), ClientError> {
+        match lost {
+            Lost::Diverged => Err(TrainError::Diverged.into()),
+            Lost::Stalled(stall) => {
+                self.group = None;
+                self.member.stalled(stall).await
+            }
+        }
+    }
+
+    /// The training begins with the model that the member kept from its last round, if it has one.
+    fn begins_with_its_own(&mut self) {
+        let kept = self.given.state.kept(self.given.assignment).and_then(|mut kept| kept.take_last(OWN));
+        if let Some(own) = kept.filter(|own| own.len() == self.base.len()) {
+            self.progress.begins_with(own, self.given.base.model.values().to_vec());
+        }
+    }
+
+    /// What the client keeps on the device besides: in gossip, its own model.
+    fn keeps(self, mut completed: Completed) -> Completed {
+        if self.gossip.is_some() && !self.is_alone {
+            let Assignment { job, round, model_sha256, .. } = *self.given.assignment;
+            let none = || ClientState { job, round, model_sha256, vectors: BTreeMap::new() };
+            let state = completed.next_state.get_or_insert_with(none);
+            state.vectors.insert(OWN.to_owned(), self.progress.anchor().to_vec());
+        }
+        completed
+    }
+
+    /// Tells the coordinator the sum of the group, and brings it if it is asked to. False if training goes on, because
+    /// others could not complete the last exchange.
+    async fn agrees(&mut self, completed: &Completed) -> Result<bool, ClientError> {
+        let Work::Update { query, .. } = &completed.work else { return Ok(true) };
+        while !self.is_alone {
+            let Some(group) = &mut self.group else {
+                self.join().await?;
+                if self.progress.brings().is_some() {
+                    self.exchange().await?;
+                    return Ok(false);
+                }
+                continue;
+            };
+            let (body, distance) = match &self.progress.exact().map(<[i64]>::to_vec) {
+                None => (sum(self.given.assignment, &group.roster, (self.progress.anchor(), &self.base))?, None),
+                Some(own) => match group.sum(&self.member, own).await {
+                    Ok(reduced) => {
+                        let (tag, contribution) = header(self.given.assignment, &group.roster);
+                        let distance = distance(own, &reduced, &group.roster);
+                        (reduced.body(tag, contribution), Some(distance))
+                    }
+                    Err(lost) => {
+                        self.loses(lost).await?;
+                        continue;
+                    }
+                },
+            };
+            let body = Bytes::from(body);
+            let (bytes_sent, bytes_received) = group.traffic();
+            let outcome = RingOutcome {
+                attempt: group.roster.attempt,
+                sha256: Sha256Hash::of(&body),
+                bytes_sent,
+                bytes_received,
+                took_ms: self.member.clock().now_ms().saturating_sub(group.began_ms),
+                sent_kbit_s: None,
+                report: Some(RingReport::from(query)),
+                distance,
+            };
+            let asked = self.member.outcome(&outcome).await;
+            let is_counted = match self.patient(asked).await? {
+                Some(RingAnswer::Upload(figures)) => {
+                    match self.member.upload((&body, outcome.sha256), &figures.into()).await {
+                        Ok(_) => true,
+                        Err(error) if error.ends_assignment() => return Err(error),
+                        Err(error) => {
+                            // The coordinator says what became of the attempt.
+                            tracing::warn!(%error, "the sum of a group was not taken");
+                            false
+                        }
+                    }
+                }
+                Some(RingAnswer::Done { .. }) => true,
+                Some(RingAnswer::Star) => return Ok(true),
+                Some(RingAnswer::Over | RingAnswer::Formed(_)) => {
+                    self.group = None;
+                    false
+                }
+                None => false,
+            };
+            if is_counted && let Some(Joined { roster, .. }) = &self.group {
+                keep_next_model(&self.member.context.state, self.given.assignment, roster, &body);
+                return Ok(true);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The answer; none, after a pause, where the coordinator cannot answer now.
+    async fn patient(&self, asked: Result<RingAnswer, ClientError>) -> Result<Option<RingAnswer>, ClientError> {
+        match asked {
+            Err(error) if error.is_temporary() => {
+                tracing::info!(%error, "the group waits for the coordinator");
+                self.member.clock().sleep(AGAIN).await;
+                Ok(None)
+            }
+            asked => asked.map(Some),
+        }
+    }
+}
+
+/// What an integer of a sum counts: 2^binary_point to a unit.
+fn scale(roster: &RingRoster) -> f64 {
+    Weight::examples(1).factor(roster.binary_point)
+}
+
+fn header(assignment: &Assignment, roster: &RingRoster) -> ([u8; 8], Contribution) {
+    let updates = u32::try_from(roster.members.len()).unwrap_or(u32::MAX);
+    let contribution = Contribution { weight: Weight::of_units(roster.weight), updates };
+    (tag(&assignment.job, assignment.model_version, roster.binary_point), contribution)
+}
+
+/// The body of the sum of members that all have this model: each member's update is the same one.
+fn sum(assignment: &Assignment, roster: &RingRoster, (all, base): (&[f32], &[f32])) -> Result<Vec<u8>, ClientError> {
+    let (tag, contribution) = header(assignment, roster);
+    let mut writer = SumWriter::new(tag, contribution, u32::try_from(base.len()).unwrap_or(u32::MAX));
+    for (value, base) in all.iter().zip(base) {
+        let integer = quantise(f64::from(value - base) * scale(roster));
+        if integer.unsigned_abs() > roster.value_max {
+            return Err(TrainError::Diverged.into());
+        }
+        writer.push(&[integer * i64::from(contribution.updates)]);
+    }
+    writer.finish().map_err(|error| unusable(&error.to_string()))
+}
+
+/// How far a member's own model is from the version after its training, as integers. What it was before in fixed point
+/// stays to the last bit.
+fn moved(progress: &Progress<'_>, base: &[f32], values: &[f32], scale: f64) -> Vec<i64> {
+    let since = |from: &[f32]| -> Vec<i64> {
+        values
+            .iter()
+            .zip(from)
+            .map(|(value, from)| (f64::from(value - from) * scale).round_ties_even() as i64)
+            .collect()
+    };
+    match progress.exact() {
+        None => since(base),
+        Some(exact) => {
+            since(progress.anchor()).iter().zip(exact).map(|(moved, exact)| exact.saturating_add(*moved)).collect()
+        }
+    }
+}
+
+/// The values of a model that is so far from the version.
+fn valued(base: &[f32], exact: &[i64], scale: f64) -> Vec<f32> {
+    base.iter().zip(exact).map(|(base, exact)| (f64::from(*base) + *exact as f64 / scale) as f32).collect()
+}
+
+/// The distance of a member's model from the mean of all.
+fn distance(own: &[i64], sum: &Reduced, roster: &RingRoster) -> f64 {
+    let mut all = vec![0i64; own.len()];
+    sum.integers(&mut all);
+    let (members, scale) = (roster.members.len() as f64, scale(roster));
+    let apart = own.iter().zip(all).map(|(own, all)| ((*own as f64 - all as f64 / members) / scale).powi(2));
+    apart.sum::<f64>().sqrt()
+}

@@ -1,0 +1,120 @@
+//! Eight members that train on the digits and add up among themselves: every version has the bits of the star.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tributary_client::examples::{Column, CsvOptions, CsvTarget, Examples, read_csv};
+use tributary_client::{AlwaysOn, Client, LayerTrainer, Outcome};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::JobId;
+use tributary_protocol::operator::Job;
+use tributary_protocol::state::{JobState, Phase};
+
+use crate::support::{World, http, job_file, within_reason};
+
+const DIGITS: &[u8] = include_bytes!("../../../../cli/data/digits.csv.gz");
+const MEMBERS: usize = 8;
+const ROUNDS: u32 = 2;
+
+/// Every eighth digit.
+fn trainer(place: usize) -> LayerTrainer {
+    let options = CsvOptions {
+        target_column: Column::Last,
+        target: CsvTarget::Class,
+        input_scale: 1.0 / 16.0,
+        input_shape: Some(vec![64]),
+        ..CsvOptions::default()
+    };
+    let all = read_csv(flate2::read::GzDecoder::new(DIGITS), &options).unwrap();
+    // One more example for each next member, so that no two weigh alike.
+    let own: Vec<usize> = (place..all.len()).step_by(MEMBERS).take(200 + place).collect();
+    LayerTrainer::new(Arc::new(all.subset(&own).unwrap()))
+}
+
+/// Takes part until it has contributed to all rounds.
+async fn contribute(client: &Client, trainer: &mut LayerTrainer) {
+    let mut contributed = 0;
+    while contributed < ROUNDS {
+        let outcome = client.run_once(trainer, &AlwaysOn).await.unwrap();
+        contributed += u32::from(matches!(outcome, Outcome::Contributed { .. }));
+    }
+}
+
+async fn ended(world: &World, job: JobId) {
+    let mut changes = world.app().signals.watch();
+    while world.job_now(job).await.head.state != JobState::Completed {
+        changes.changed().await.unwrap();
+    }
+}
+
+/// The hashes of all versions.
+async fn versions(changes: &Value, is_ring: bool) -> Vec<Sha256Hash> {
+    let world = World::start_driven().await;
+    let mut file = job_file(&json!({
+        "training": { "epochs": 1, "batch_size": 32, "optimizer": { "kind": "sgd", "learning_rate": 0.1 } },
+        "round": { "updates_goal": MEMBERS, "updates_min": 2, "deadline_ms": 600_000 },
+        "stop": { "rounds": ROUNDS },
+    }));
+    let layers = json!([
+        { "kind": "linear", "out_features": 16 }, { "kind": "relu" }, { "kind": "linear", "out_features": 10 },
+    ]);
+    file["model"] = json!({ "input": [64], "layers": layers });
+    if is_ring {
+        file["group"] = json!({ "topology": { "kind": "ring" } });
+    }
+    for (key, value) in changes.as_object().unwrap() {
+        file[key] = value.clone();
+    }
+    let directories: [TempDir; MEMBERS] = std::array::from_fn(|_| TempDir::new().unwrap());
+    let mut members = Vec::new();
+    for (place, directory) in directories.iter().enumerate() {
+        let mut builder = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory.path());
+        if is_ring {
+            builder = builder.listen("127.0.0.1:0", None);
+        }
+        let client = builder.http_client(http()).build().unwrap();
+        // One after the other, so that each has the same number in both worlds.
+        client.enrol().await.unwrap();
+        members.push((client, trainer(place)));
+    }
+    let job = world.create_job(&file).await.ok::<Job>().head.id;
+    within_reason(join_all(members.iter_mut().map(|(client, trainer)| contribute(client, trainer)))).await;
+    let mut hashes = Vec::new();
+    within_reason(ended(&world, job)).await;
+    for number in 1..=ROUNDS {
+        let round = world.round(job, number).await;
+        assert_eq!((round.phase, round.reported), (Phase::Committed, MEMBERS as u32), "{round:?}");
+        hashes.push(Sha256Hash::of(&world.model_file(job, number).await));
+    }
+    hashes
+}
+
+async fn ring_equals_star(changes: Value) {
+    let expected = versions(&changes, false).await;
+    assert_eq!(versions(&changes, true).await, expected, "{changes}");
+}
+
+#[tokio::test]
+async fn a_ring_that_trains_on_digits_makes_the_model_of_the_star() {
+    ring_equals_star(json!({})).await;
+    ring_equals_star(json!({ "update": { "codec": "int8" }, "aggregation": { "combine": "uniform_mean" } })).await;
+}
+
+#[tokio::test]
+async fn codecs_that_drop_values_keep_the_bits_of_the_star() {
+    ring_equals_star(json!({ "update": { "codec": "ternary" } })).await;
+    ring_equals_star(json!({ "update": { "codec": { "name": "top_k", "density": 0.1 } } })).await;
+}
+
+#[tokio::test]
+async fn scaffold_and_adam_keep_the_bits_of_the_star() {
+    let scaffold = json!({
+        "epochs": 1, "batch_size": 32, "optimizer": { "kind": "sgd", "learning_rate": 0.1 },
+        "algorithm": { "kind": "scaffold", "clients": MEMBERS },
+    });
+    ring_equals_star(json!({ "training": scaffold, "aggregation": { "combine": "uniform_mean" } })).await;
+    let adam = json!({ "optimizer": { "kind": "adam", "learning_rate": 0.01 } });
+    ring_equals_star(json!({ "aggregation": adam })).await;
+}
