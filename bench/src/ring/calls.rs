@@ -67,6 +67,7 @@ fn roster(rank: u16, members: &[RingMember], updates: &Updates) -> RingRoster {
         grid_bits: None,
         frame_ms: FRAME_MS,
         ends_in_ms: ENDS_IN_MS,
+        relayed: Vec::new(),
     }
 }
 

@@ -49,7 +49,7 @@ impl Joined {
         let links = member.links(&roster, &place, Turns::new).await?;
         let mut joined = Self { roster, place, links, mixer: None, timer, began_ms, sent_bytes: 0, received_bytes: 0 };
         if let Some(gossip) = gossip {
-            match joined.edges(member, gossip).await {
+            match edges(member, (&joined.roster, &place), gossip).await {
                 Ok(mixer) => joined.mixer = Some(mixer),
                 Err(stall) => {
                     let blamed = stall.map_or(place.rank, |stall| stall.rank);
@@ -60,14 +60,6 @@ impl Joined {
             }
         }
         Ok(joined)
-    }
-
-    async fn edges(&self, member: &Member<'_>, gossip: Gossip) -> Result<Mixer<Link>, Option<RingStall>> {
-        let Self { roster, place, .. } = self;
-        let [seed, _] = roster.group.as_bytes().as_chunks::<8>().0 else { return Err(None) };
-        let edges = gossip.graph.links((place.rank, place.members), Seed(u64::from_le_bytes(*seed)));
-        let links = member.edges(roster, place, &edges).await?;
-        Ok(Mixer::new(*place, (roster.binary_point, gossip.codec), links))
     }
 
     /// Bytes that were sent to other members, and received from them.
@@ -145,6 +137,18 @@ fn ended<T>(attempt: u32, done: Option<Result<T, RingError>>) -> Result<T, Lost>
         Some(Err(error)) => Err(Lost::Stalled(stall_of(attempt, &error))),
         None => Err(Lost::Stalled(None)),
     }
+}
+
+/// The links along the edges of the graph.
+async fn edges(
+    member: &Member<'_>,
+    (roster, place): (&RingRoster, &RingPlace),
+    gossip: Gossip,
+) -> Result<Mixer<Link>, Option<RingStall>> {
+    let [seed, _] = roster.group.as_bytes().as_chunks::<8>().0 else { return Err(None) };
+    let edges = gossip.graph.links((place.rank, place.members), Seed(u64::from_le_bytes(*seed)));
+    let links = member.edges(roster, place, &edges).await?;
+    Ok(Mixer::new(*place, (roster.binary_point, gossip.codec), links))
 }
 
 /// Does other work while the neighbours are told that this member lives. On a runtime with a single thread nobody tells

@@ -143,7 +143,7 @@ impl Lockstep<'_> {
     async fn join(&mut self) -> Result<(), ClientError> {
         while self.group.is_none() && !self.is_alone {
             let asked = self.member.ready(self.attempt, self.report, self.progress.exchanged()).await;
-            match self.patient(asked).await? {
+            match patient(&self.member, asked).await? {
                 Some(RingAnswer::Formed(roster)) => self.connect(*roster).await?,
                 Some(answer @ (RingAnswer::Done { .. } | RingAnswer::Star)) => {
                     if let RingAnswer::Done { retry_after_ms } = answer {
@@ -267,7 +267,7 @@ impl Lockstep<'_> {
                 distance,
             };
             let asked = self.member.outcome(&outcome).await;
-            let is_counted = match self.patient(asked).await? {
+            let is_counted = match patient(&self.member, asked).await? {
                 Some(RingAnswer::Upload(figures)) => {
                     match self.member.upload((&body, outcome.sha256), &figures.into()).await {
                         Ok(_) => true,
@@ -293,18 +293,6 @@ impl Lockstep<'_> {
             }
         }
         Ok(true)
-    }
-
-    /// The answer; none, after a pause, where the coordinator cannot answer now.
-    async fn patient(&self, asked: Result<RingAnswer, ClientError>) -> Result<Option<RingAnswer>, ClientError> {
-        match asked {
-            Err(error) if error.is_temporary() => {
-                tracing::info!(%error, "the group waits for the coordinator");
-                self.member.clock().sleep(AGAIN).await;
-                Ok(None)
-            }
-            asked => asked.map(Some),
-        }
     }
 }
 
@@ -363,4 +351,19 @@ fn distance(own: &[i64], sum: &Reduced, roster: &RingRoster) -> f64 {
     let (members, scale) = (roster.members.len() as f64, scale(roster));
     let apart = own.iter().zip(all).map(|(own, all)| ((*own as f64 - all as f64 / members) / scale).powi(2));
     apart.sum::<f64>().sqrt()
+}
+
+/// The answer; none, after a pause, where the coordinator cannot answer now.
+async fn patient(
+    member: &Member<'_>,
+    asked: Result<RingAnswer, ClientError>,
+) -> Result<Option<RingAnswer>, ClientError> {
+    match asked {
+        Err(error) if error.is_temporary() => {
+            tracing::info!(%error, "the group waits for the coordinator");
+            member.clock().sleep(AGAIN).await;
+            Ok(None)
+        }
+        asked => asked.map(Some),
+    }
 }
