@@ -1508,6 +1508,10 @@ export interface Group {
    * of their updates.
    */
   grid_bits?: number;
+  /** What becomes of two neighbours that cannot reach each other. Default: `direct`. */
+  links?: Links;
+  /** Who is next to whom. Default: `enrolment`. */
+  order?: Order;
   /**
    * Share of `deadline_ms` after which members send their own updates to the coordinator, above
    * `form_by` and at most 0.95. Default: 0.8.
@@ -1580,6 +1584,7 @@ export type HealthKind =
   | "not_measured"
   | "class_shut_out"
   | "cannot_follow"
+  | "listeners"
   | "other_tables"
   | "loss_rises"
   | "disk_fills";
@@ -2049,6 +2054,9 @@ export interface LedgerEntry {
   /** The model version that the round was to make. */
   version: number;
 }
+
+/** The ways between two members. */
+export type Links = "direct" | "any";
 
 /** The load of one coordinator at one time. */
 export interface LoadSample {
@@ -3049,6 +3057,11 @@ export interface RingOutcome {
   distance?: number;
   /** Examples, loss and steps of its training, where members exchange while they train. */
   report?: RingReport;
+  /**
+   * Kilobits in a second that the link to the next member took. Absent where it never made the member
+   * wait.
+   */
+  sent_kbit_s?: number;
   /** SHA-256 of the body of the sum. */
   sha256: Sha256Hash;
   /** Time from the roster to the sum, in milliseconds. */
@@ -3069,6 +3082,18 @@ export interface RingPart {
   distance?: number;
   /** SHA-256 of the sum that it has. Absent before it says so. */
   outcome?: Sha256Hash;
+  /** Whether its link to the next member goes through the coordinator. */
+  relayed?: boolean;
+  /**
+   * Bytes on that link that the coordinator passed on, in both directions. Absent before the link has
+   * ended.
+   */
+  relayed_bytes?: number;
+  /**
+   * Kilobits in a second that the link to the next member took. Absent where it never made the member
+   * wait.
+   */
+  sent_kbit_s?: number;
   /** Whom it could not go on with. Absent if it could. */
   stall?: RingBlame;
   /** Time from the roster to the sum, in milliseconds. */
@@ -3135,6 +3160,8 @@ export interface RingRoster {
   next_rate?: number;
   /** The reader's place among the members. */
   rank: number;
+  /** The ranks of members whose link to the next one goes through the coordinator. */
+  relayed?: number[];
   /** Whether all updates count alike. Otherwise they count by their examples. */
   uniform: boolean;
   /** Largest magnitude of an integer that one update adds. */
@@ -3761,7 +3788,7 @@ export type Standardize = "federated";
 export type Standing = "active" | "quarantined" | "revoked";
 
 /** The reason why the members of a group send their own updates to the coordinator. */
-export type StarReason = "time" | "attempts" | "too_few" | "disagreement";
+export type StarReason = "time" | "attempts" | "too_few" | "disagreement" | "links";
 
 /** When a job is complete (`[stop]`): as soon as one of these is reached. */
 export interface StopPolicy {
