@@ -33,7 +33,9 @@ use crate::platform::{rest, within};
 use crate::progress::Progress;
 use crate::store::client_state::ClientState;
 use crate::store::state::{Finished, Identity, Pending, Work};
-use crate::tasks::{Completed, Exchanging, Given, answer, describe, evaluate, train};
+#[cfg(feature = "group")]
+use crate::tasks::Exchanging;
+use crate::tasks::{Completed, Given, answer, describe, evaluate, train};
 use crate::trainer::{TrainError, Trainer};
 use crate::transport::upload::{Figures, Upload};
 

@@ -28,5 +28,7 @@ pub(crate) use completed::Completed;
 pub(crate) use describe::describe;
 pub(crate) use encode::sent;
 pub(crate) use evaluate::evaluate;
-pub(crate) use given::{Exchanging, Given};
+#[cfg(feature = "group")]
+pub(crate) use given::Exchanging;
+pub(crate) use given::Given;
 pub(crate) use train::train;

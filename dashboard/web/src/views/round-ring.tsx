@@ -128,9 +128,7 @@ function Ring({ attempt }: { attempt: RingAttempt }) {
       {places.map((from, index) => {
         const to = places[(index + 1) % places.length] ?? from;
         const className = members[index]?.relayed ? "relayed" : undefined;
-        return (
-          <line key={`${from.x} ${from.y}`} class={className} x1={from.x} y1={from.y} x2={to.x} y2={to.y} />
-        );
+        return <line key={`${from.x} ${from.y}`} class={className} x1={from.x} y1={from.y} x2={to.x} y2={to.y} />;
       })}
       {members.map((member, index) => (
         <circle
