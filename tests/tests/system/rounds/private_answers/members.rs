@@ -34,8 +34,12 @@ pub(super) const TOLD: &[(&str, &str)] = &[
     ("RoundGroupMember", "came client_number"),
     // Of jobs with groups that add up among themselves, which have no privacy.
     ("RoundRing", "attempts star waiting"),
-    ("RingAttempt", "formed_at_ms id members number sha256 since_ms state"),
-    ("RingPart", "brings bytes_received bytes_sent client_number outcome stall took_ms weight"),
+    ("RingAttempt", "exchanged formed_at_ms id members number sha256 since_ms state"),
+    (
+        "RingPart",
+        "brings bytes_received bytes_sent client_number distance outcome relayed relayed_bytes sent_kbit_s stall \
+         took_ms weight",
+    ),
     ("RingBlame", "client_number step what"),
     ("BestVersion", "accuracy loss measured_on round version"),
     ("BudgetPart", "epsilon job name"),
