@@ -1,9 +1,7 @@
 //! What gossip learns and moves: members mix their models with those of their neighbours, over links in this process,
 //! beside the mean of all models after each iteration (federated averaging).
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use futures_util::future::try_join_all;
@@ -14,7 +12,7 @@ use tributary::error::CliError;
 use tributary::output::Output;
 use tributary_client::examples::{Examples, MemoryExamples};
 use tributary_client::{EvaluateTask, LayerTrainer, TrainTask, Trainer};
-use tributary_collective::{Mixer, RingPlace, Timer};
+use tributary_collective::{Mixer, RingPlace};
 use tributary_protocol::fixed::{SumCaps, Weight, quantise};
 use tributary_protocol::graph::{Graph, lambda, neighbours};
 use tributary_protocol::group::FRAME_BYTES;
@@ -25,6 +23,7 @@ use tributary_protocol::seed::Seed;
 
 use crate::error::BenchError;
 use crate::simulated::failed;
+use crate::waits::Waits;
 
 const SEED: Seed = Seed(7);
 /// Pixels of a digit, units between them and the classes.
@@ -323,14 +322,6 @@ impl Learning {
             }
         }
         self.accuracy(&mean)
-    }
-}
-
-struct Waits;
-
-impl Timer for Waits {
-    fn sleep(&self, ms: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(tokio::time::sleep(Duration::from_millis(ms)))
     }
 }
 

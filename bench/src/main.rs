@@ -29,6 +29,7 @@ mod tempo;
 mod train;
 mod training;
 mod tree;
+mod waits;
 
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,19 +1,18 @@
 //! The members' work, from the links to the SHA-256 of the sum.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tributary::error::CliError;
 use tributary::stopwatch::Stopwatch;
-use tributary_collective::{RingPlace, Timer, all_reduce};
+use tributary_collective::{RingPlace, all_reduce};
 use tributary_protocol::group::FRAME_BYTES;
 use tributary_protocol::hash::Sha256Hash;
 
 use super::links::{ATTEMPT, FRAME_MS, Members};
 use super::updates::{Adds, Updates};
 use crate::error::BenchError;
+use crate::waits::Waits;
 
 /// The sum of a member.
 #[derive(Clone, Copy, Debug)]
@@ -66,12 +65,4 @@ pub(super) async fn add_up(group: Members, updates: &Updates) -> Result<Vec<Sum>
         doors_and_sums.push(ended.map_err(CliError::task)??);
     }
     Ok(doors_and_sums.into_iter().map(|(_door, sum)| sum).collect())
-}
-
-struct Waits;
-
-impl Timer for Waits {
-    fn sleep(&self, ms: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(tokio::time::sleep(Duration::from_millis(ms)))
-    }
 }

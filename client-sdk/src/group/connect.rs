@@ -39,10 +39,10 @@ pub async fn connect(
     opened.unwrap_or(Err(LinkError::TimedOut { limit_ms }))
 }
 
-/// The same over a connection that is there, at whose other end is the member or somebody else.
+/// The same over an open connection. The handshake shows whether the member is at its other end.
 ///
 /// # Errors
-/// [`LinkError`] if it is somebody else.
+/// [`LinkError`] if another party is there.
 pub(crate) async fn connect_over(
     stream: Wire,
     keys: &Arc<dyn KeyStore>,

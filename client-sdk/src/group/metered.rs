@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -41,6 +41,16 @@ impl<'a, L> Metered<'a, L> {
     pub(crate) fn new(link: L, meter: &'a Meter, clock: &'a dyn Clock) -> Self {
         Self { link, meter, clock, waits_since_ms: None }
     }
+
+    /// Notes whether the link makes its sender wait.
+    fn note<T>(&mut self, polled: &Poll<T>) {
+        let now_ms = self.clock.now_ms();
+        if polled.is_pending() {
+            self.waits_since_ms.get_or_insert(now_ms);
+        } else if let Some(since_ms) = self.waits_since_ms.take() {
+            self.meter.waited_ms.fetch_add(now_ms.saturating_sub(since_ms), Relaxed);
+        }
+    }
 }
 
 impl<L: AsyncRead + Unpin> AsyncRead for Metered<'_, L> {
@@ -51,34 +61,18 @@ impl<L: AsyncRead + Unpin> AsyncRead for Metered<'_, L> {
 
 impl<L: AsyncWrite + Unpin> AsyncWrite for Metered<'_, L> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = match Pin::new(&mut self.link).poll_write(cx, bytes) {
-            Poll::Ready(written) => written,
-            Poll::Pending => {
-                let now_ms = self.clock.now_ms();
-                self.waits_since_ms.get_or_insert(now_ms);
-                return Poll::Pending;
-            }
-        };
-        if let Some(since_ms) = self.waits_since_ms.take() {
-            self.meter.waited_ms.fetch_add(self.clock.now_ms().saturating_sub(since_ms), Relaxed);
-        }
-        if let Ok(bytes) = written {
+        let written = Pin::new(&mut self.link).poll_write(cx, bytes);
+        self.note(&written);
+        if let Poll::Ready(Ok(bytes)) = written {
             self.meter.bytes.fetch_add(bytes as u64, Relaxed);
         }
-        Poll::Ready(written)
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.link).poll_flush(cx);
-        if flushed.is_pending() {
-            let now_ms = self.clock.now_ms();
-            self.waits_since_ms.get_or_insert(now_ms);
-        }
-        ready!(flushed)?;
-        if let Some(since_ms) = self.waits_since_ms.take() {
-            self.meter.waited_ms.fetch_add(self.clock.now_ms().saturating_sub(since_ms), Relaxed);
-        }
-        Poll::Ready(Ok(()))
+        self.note(&flushed);
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -82,31 +82,7 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
                 let given = given(context, &assignment, &base, deadline_ms);
                 coordinator.listener.hear(&work(&assignment));
                 let left = || Duration::from_millis(deadline_ms.saturating_sub(clock.now_ms()));
-                let working = async {
-                    #[cfg(feature = "group")]
-                    if let Some(exchange) = assignment.plan.exchange {
-                        let examples = examples(trainer, &assignment);
-                        let group = ring::Together {
-                            context,
-                            identity: &identity,
-                            given: &given,
-                            exchange,
-                            examples,
-                            host,
-                            watch: &watch,
-                        };
-                        let mut train = |exchange: Exchanging<'_>| {
-                            compute(trainer, host, &Given { exchange: Some(exchange), ..given }, &watch, context)
-                        };
-                        return Box::pin(ring::together(group, &mut train)).await;
-                    }
-                    loop {
-                        match compute(trainer, host, &given, &watch, context) {
-                            Err(TrainError::Pending) => trainer.ready().await,
-                            completed => return completed,
-                        }
-                    }
-                };
+                let working = worked((context, &identity), trainer, host, &given, &watch);
                 // A GPU that hangs must not hold the session for ever.
                 let completed = within(clock, left(), working).await;
                 let completed = completed.unwrap_or(Err(TrainError::Interrupted));
@@ -129,6 +105,33 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
                 Step::after_failure(error, answer.map(|accepted| accepted.retry_after_ms))
             }
             Step::End(outcome) => return outcome,
+        }
+    }
+}
+
+/// Does the work of an assignment, by itself or with a group whose members exchange while they train.
+async fn worked<T: Trainer + ?Sized>(
+    (context, identity): (&Context, &Identity),
+    trainer: &mut T,
+    host: &dyn Host,
+    given: &Given<'_>,
+    watch: &Watch,
+) -> Result<Completed, TrainError> {
+    #[cfg(feature = "group")]
+    if let Some(exchange) = given.assignment.plan.exchange {
+        let examples = examples(trainer, given.assignment);
+        let group = ring::Together { context, identity, given, exchange, examples, host, watch };
+        let mut train = |exchange: Exchanging<'_>| {
+            compute(trainer, host, &Given { exchange: Some(exchange), ..*given }, watch, context)
+        };
+        return Box::pin(ring::together(group, &mut train)).await;
+    }
+    // Groups alone speak to the coordinator while they work.
+    let _ = identity;
+    loop {
+        match compute(trainer, host, given, watch, context) {
+            Err(TrainError::Pending) => trainer.ready().await,
+            completed => return completed,
         }
     }
 }

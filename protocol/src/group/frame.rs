@@ -12,9 +12,9 @@
 //! | 4 | bytes of the body, at most those that the group agreed on |
 //!
 //! The body of hello has 18 bytes (group 16, rank of the receiver 2), that of abort 7 (rank 2, step 4, reason 1), that
-//! of alive none. The body of sum is a run of packed blocks ([`sum`](crate::sum)). That of
-//! values has a member's model for its neighbour, as the group's codec writes it, and that of maxima an exponent of one
-//! byte for each block of a [`grid`](super::grid).
+//! of alive none. The body of sum is a run of packed blocks ([`sum`](crate::sum)). That of values has a member's model
+//! for its neighbour, as the group's codec writes it. That of maxima has an exponent of one byte for each block of a
+//! [`grid`](super::grid).
 //!
 //! A sender has at most [`FRAMES_QUEUED_MAX`] frames of sum on a link that the receiver has not taken. The receiver
 //! sends alive for each one that it takes, with their number since the link began.

@@ -94,7 +94,7 @@ impl Joined {
             };
             keep_alive(place, (&mut *left, &mut *right), timer, mixing).await;
             if let Err(error) = mixed {
-                // Whoever is next to this member in the ring waits there, and does not blame it.
+                // The neighbours in the ring are told whom to blame. Otherwise they would blame this member.
                 let blamed = blamed(place, &error);
                 join(give_up(place, blamed, &mut *left, timer), give_up(place, blamed, &mut *right, timer)).await;
                 return Err(error);
@@ -151,8 +151,8 @@ async fn edges(
     Ok(Mixer::new(*place, (roster.binary_point, gossip.codec), links))
 }
 
-/// Does other work while the neighbours are told that this member lives. On a runtime with a single thread nobody tells
-/// them: work that takes longer than the time of a frame makes the member look silent.
+/// Does other work while a background task tells the neighbours that this member lives. A runtime with a single thread
+/// has no such task: there, work that takes longer than `frame_ms` makes the member look silent.
 pub(super) async fn alive_during<T>(group: &mut Option<Joined>, work: impl FnOnce() -> T) -> T {
     let Some(background) = Background::here() else { return work() };
     let Some(mut joined) = group.take() else { return work() };

@@ -84,7 +84,7 @@ impl Member<'_> {
         Err(last)
     }
 
-    /// Waits a little, if the time of a frame is not over.
+    /// Waits a little, if there is time to try again.
     async fn may_try_again(&self, until_ms: u64) -> bool {
         let may = self.clock().now_ms() < until_ms;
         if may {

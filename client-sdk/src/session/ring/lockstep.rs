@@ -10,18 +10,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use tributary_collective::Reduced;
 use tributary_protocol::device::Assignment;
-use tributary_protocol::fixed::{Contribution, Weight, quantise};
+use tributary_protocol::fixed::{Weight, quantise};
 use tributary_protocol::group::messages::{RingAnswer, RingOutcome, RingReport, RingRoster};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::plan::{Exchange, Gossip};
 use tributary_protocol::sharing::Part;
-use tributary_protocol::sum::{SumWriter, tag};
+use tributary_protocol::sum::SumWriter;
 
 use super::super::context::Context;
 use super::super::made::keep_next_model;
 use super::super::watch::Watch;
 use super::joined::{Joined, Lost, alive_during};
-use super::member::{Member, unusable};
+use super::member::{Member, header, unusable};
 use super::progress::Progress;
 use crate::error::ClientError;
 use crate::host::Host;
@@ -301,18 +301,12 @@ fn scale(roster: &RingRoster) -> f64 {
     Weight::examples(1).factor(roster.binary_point)
 }
 
-fn header(assignment: &Assignment, roster: &RingRoster) -> ([u8; 8], Contribution) {
-    let updates = u32::try_from(roster.members.len()).unwrap_or(u32::MAX);
-    let contribution = Contribution { weight: Weight::of_units(roster.weight), updates };
-    (tag(&assignment.job, assignment.model_version, roster.binary_point), contribution)
-}
-
 /// The body of the sum of members that all have this model: each member's update is the same one.
 fn sum(assignment: &Assignment, roster: &RingRoster, (all, base): (&[f32], &[f32])) -> Result<Vec<u8>, ClientError> {
-    let (tag, contribution) = header(assignment, roster);
+    let ((tag, contribution), scale) = (header(assignment, roster), scale(roster));
     let mut writer = SumWriter::new(tag, contribution, u32::try_from(base.len()).unwrap_or(u32::MAX));
     for (value, base) in all.iter().zip(base) {
-        let integer = quantise(f64::from(value - base) * scale(roster));
+        let integer = quantise(f64::from(value - base) * scale);
         if integer.unsigned_abs() > roster.value_max {
             return Err(TrainError::Diverged.into());
         }

@@ -9,7 +9,8 @@ use futures_util::future::{join, join_all};
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tributary_collective::{Fault, RingError, RingPlace, Timer, give_up};
-use tributary_protocol::device::ReportAccepted;
+use tributary_protocol::device::{Assignment, ReportAccepted};
+use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::group::FRAME_BYTES;
 use tributary_protocol::group::grid::{GRID_BITS_MAX, GRID_BITS_MIN};
 use tributary_protocol::group::messages::{
@@ -19,6 +20,7 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, Secret};
 use tributary_protocol::relay::SumQuery;
 use tributary_protocol::state::StallKind;
+use tributary_protocol::sum::tag;
 
 use super::super::context::Context;
 use super::super::held::held;
@@ -101,7 +103,7 @@ impl<'a> Member<'a> {
             async { self.accepted(&admission, left, roster).await.map(&made).map_err(|_| unreachable(roster, left)) };
         let opened =
             async { self.opened(group, right, roster).await.map(&made).map_err(|_| unreachable(roster, right)) };
-        // The neighbour on the other link is told which member could not be reached, and blames that one.
+        // The reachable neighbour is told which member was not reached. Otherwise it would blame this one.
         match join(accepted, opened).await {
             (Ok(from), Ok(to)) => Ok((from, to)),
             (Err(stall), Ok(link)) => {
@@ -202,6 +204,13 @@ pub(super) fn place_of(roster: &RingRoster) -> Option<RingPlace> {
             None
         }
     }
+}
+
+/// What the body of the sum of a roster's members begins with.
+pub(super) fn header(assignment: &Assignment, roster: &RingRoster) -> ([u8; 8], Contribution) {
+    let updates = u32::try_from(roster.members.len()).unwrap_or(u32::MAX);
+    let contribution = Contribution { weight: Weight::of_units(roster.weight), updates };
+    (tag(&assignment.job, assignment.model_version, roster.binary_point), contribution)
 }
 
 /// Whom a member could not go on with, if it is anybody.

@@ -6,8 +6,9 @@ use crate::trainer::{Checkpoint, TrainError};
 
 /// Between two exchanges. Vectors have a value for each shared parameter.
 ///
-/// Nobody completes an exchange without all others, so after a failure members are one exchange apart at most. Whoever
-/// is ahead goes back to where it was before its last one, and makes it again. Nothing is trained again for that.
+/// A member completes an exchange only if all others took part in it. So after a failure members are one exchange apart
+/// at most. A member that is ahead goes back to where it was before its last exchange, and makes it again. It trains
+/// nothing again for that.
 pub(super) struct Progress<'a> {
     parts: &'a Parts,
     exchanged: u32,

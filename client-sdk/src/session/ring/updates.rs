@@ -9,14 +9,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tributary_collective::{Gridded, Reduced, Weighted, all_reduce};
 use tributary_protocol::device::{ReportAccepted, UpdateQuery};
-use tributary_protocol::fixed::{Contribution, Weight};
+use tributary_protocol::fixed::Weight;
 use tributary_protocol::group::messages::{RingAnswer, RingOutcome, RingReport, RingRoster, RingStall};
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::sum::tag;
 
 use super::super::context::Context;
 use super::super::made::keep_next_model;
-use super::member::{Member, place_of, stall_of, unusable};
+use super::member::{Member, header, place_of, stall_of, unusable};
 use crate::clock::within;
 use crate::error::ClientError;
 use crate::group::{Meter, Metered};
@@ -142,11 +141,9 @@ impl Ringing<'_> {
     }
 
     fn body(&self, roster: &RingRoster, reduced: Reduced) -> Sum {
-        let assignment = &self.finished.pending.assignment;
-        let updates = u32::try_from(roster.members.len()).unwrap_or(u32::MAX);
-        let contribution = Contribution { weight: Weight::of_units(roster.weight), updates };
+        let (tag, contribution) = header(&self.finished.pending.assignment, roster);
         let traffic = reduced.traffic();
-        let body = reduced.body(tag(&assignment.job, assignment.model_version, roster.binary_point), contribution);
+        let body = reduced.body(tag, contribution);
         let (sha256, body) = (Sha256Hash::of(&body), body.into());
         Sum { body, sha256, sent_bytes: traffic.sent_bytes, received_bytes: traffic.received_bytes, sent_kbit_s: None }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tributary_client::examples::{Column, CsvOptions, CsvTarget, Examples, MemoryExamples, read_csv};
+use tributary_client::examples::{Examples, MemoryExamples};
 use tributary_client::{EvaluateTask, LayerTrainer, TrainTask, Trainer};
 use tributary_protocol::device::Assignment;
 use tributary_protocol::model::Model;
@@ -12,7 +12,6 @@ use tributary_protocol::seed::Seed;
 
 use crate::support::{Device, World};
 
-const DIGITS: &[u8] = include_bytes!("../../../../cli/data/digits.csv.gz");
 const CLIENTS: usize = 10;
 /// A fifth of the clients.
 const ATTACKERS: usize = 2;
@@ -20,15 +19,7 @@ const ROUNDS: u32 = 6;
 
 /// The digits of each client, and those that nobody trains on.
 fn digits() -> (Vec<MemoryExamples>, MemoryExamples) {
-    let options = CsvOptions {
-        has_header: false,
-        target_column: Column::Last,
-        target: CsvTarget::Class,
-        input_scale: 1.0 / 16.0,
-        input_shape: Some(vec![64]),
-        ..CsvOptions::default()
-    };
-    let all = read_csv(flate2::read::GzDecoder::new(DIGITS), &options).unwrap();
+    let all = crate::support::digits();
     let mut order: Vec<usize> = (0..all.len()).collect();
     Seed(11).stream().shuffle(&mut order);
     let (test, train) = order.split_at(all.len() / 5);

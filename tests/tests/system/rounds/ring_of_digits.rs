@@ -5,29 +5,21 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tributary_client::examples::{Column, CsvOptions, CsvTarget, Examples, read_csv};
+use tributary_client::examples::Examples;
 use tributary_client::{AlwaysOn, Client, LayerTrainer, Outcome};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::Job;
 use tributary_protocol::state::{JobState, Phase};
 
-use crate::support::{World, http, job_file, within_reason};
+use crate::support::{World, digits, http, job_file, within_reason};
 
-const DIGITS: &[u8] = include_bytes!("../../../../cli/data/digits.csv.gz");
 const MEMBERS: usize = 8;
 const ROUNDS: u32 = 2;
 
 /// Every eighth digit.
 fn trainer(place: usize) -> LayerTrainer {
-    let options = CsvOptions {
-        target_column: Column::Last,
-        target: CsvTarget::Class,
-        input_scale: 1.0 / 16.0,
-        input_shape: Some(vec![64]),
-        ..CsvOptions::default()
-    };
-    let all = read_csv(flate2::read::GzDecoder::new(DIGITS), &options).unwrap();
+    let all = digits();
     // One more example for each next member, so that no two weigh alike.
     let own: Vec<usize> = (place..all.len()).step_by(MEMBERS).take(200 + place).collect();
     LayerTrainer::new(Arc::new(all.subset(&own).unwrap()))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tributary_client::examples::{Column, CsvOptions, CsvTarget, Examples, Targets, read_csv};
+use tributary_client::examples::{Examples, Targets};
 use tributary_client::{
     AlwaysOn, EvaluateTask, Evaluated, FileStore, LayerTrainer, Outcome, Store, TrainError, TrainTask, Trained, Trainer,
 };
@@ -17,9 +17,8 @@ use tributary_protocol::state::{JobState, Phase};
 
 use super::gate::{Gate, Way};
 use super::session;
-use crate::support::{World, sdk_client, within_reason};
+use crate::support::{World, digits, sdk_client, within_reason};
 
-const DIGITS: &[u8] = include_bytes!("../../../../cli/data/digits.csv.gz");
 /// Clients of the comparison with federated averaging; each has two digits.
 const CLIENTS: usize = 5;
 const ROUNDS: u32 = 6;
@@ -262,15 +261,7 @@ impl Trainer for Skewed {
 }
 
 fn skewed() -> [Skewed; CLIENTS] {
-    let options = CsvOptions {
-        has_header: false,
-        target_column: Column::Last,
-        target: CsvTarget::Class,
-        input_scale: 1.0 / 16.0,
-        input_shape: Some(vec![64]),
-        ..CsvOptions::default()
-    };
-    let all = read_csv(flate2::read::GzDecoder::new(DIGITS), &options).unwrap();
+    let all = digits();
     let Targets::Classes(labels) = all.targets() else { panic!("digits are classes") };
     std::array::from_fn(|client| {
         let own: Vec<usize> = (0..all.len()).filter(|index| labels[*index] as usize / 2 == client).collect();

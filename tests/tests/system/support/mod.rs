@@ -3,6 +3,7 @@
 mod answer;
 mod authority;
 mod device;
+mod digits;
 mod evaluator;
 mod exchanges;
 mod files;
@@ -19,6 +20,7 @@ mod world;
 pub(crate) use answer::Answer;
 pub(crate) use authority::Authority;
 pub(crate) use device::{Device, figures};
+pub(crate) use digits::digits;
 pub(crate) use exchanges::{Exchanges, call_of};
 pub(crate) use files::{WEIGHTS, binary_point, bytes_of_tensors, delta_file, evaluated_job, job_file, sum_of};
 pub(crate) use log::Log;
