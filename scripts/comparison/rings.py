@@ -36,7 +36,7 @@ def measure(program, cycles):
 def ring_once(program, members, options):
     size = ["--members", str(members), "--parameters", str(PARAMETERS), "--codec", "f32"]
     command = [processes.benchmarks(program), "ring", *size, *options, "--json"]
-    [row] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    row = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     if not row["sha256_equal"]:
         raise processes.Failed(f"a ring of {members} has another sum than a direct one")
     return row["cpu_s_all"]

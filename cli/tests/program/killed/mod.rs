@@ -7,6 +7,7 @@
 
 mod buffered;
 pub(crate) mod fleet;
+mod members;
 mod private;
 mod ring;
 

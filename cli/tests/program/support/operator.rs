@@ -55,6 +55,12 @@ impl Operator {
         assert!(deleted.status().is_success(), "{}", deleted.text().await.unwrap());
     }
 
+    /// Shuts a client out for good.
+    pub(crate) async fn revoke(&self, client: &str) {
+        let standing = json!({ "standing": "revoked" });
+        self.call(Method::PUT, &format!("clients/{client}/standing"), Some(&standing)).await.unwrap();
+    }
+
     /// Ends a job for good.
     pub(crate) async fn stop_job(&self, job: &str) {
         self.call(Method::POST, &format!("jobs/{job}/stop"), None).await.unwrap();
@@ -95,8 +101,9 @@ impl Operator {
 
     /// Returns when a round is in this phase.
     pub(crate) async fn round_is(&self, job: &str, round: u32, phase: Phase) {
-        let path = format!("jobs/{job}/rounds/{round}");
-        self.becomes(job, &path, |detail| detail["round"]["phase"] == phase.as_str()).await;
+        let is_it = |each: &Value| each["number"] == round && each["phase"] == phase.as_str();
+        let path = format!("jobs/{job}/rounds?limit=1000");
+        self.becomes(job, &path, |rounds| rounds["items"].as_array().unwrap().iter().any(is_it)).await;
     }
 
     /// Returns when no round of a job is open.
@@ -140,11 +147,14 @@ impl Operator {
         history
     }
 
+    /// All there is to say of a round.
+    pub(crate) async fn round(&self, job: &str, round: u32) -> RoundDetail {
+        serde_json::from_value(self.get(&format!("jobs/{job}/rounds/{round}")).await).unwrap()
+    }
+
     /// The groups of a round whose updates are masked.
     pub(crate) async fn groups(&self, job: &str, round: u32) -> Vec<RoundGroup> {
-        let detail: RoundDetail =
-            serde_json::from_value(self.get(&format!("jobs/{job}/rounds/{round}")).await).unwrap();
-        detail.groups
+        self.round(job, round).await.groups
     }
 
     /// What a private job promises and has spent.
