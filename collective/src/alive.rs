@@ -1,7 +1,7 @@
 //! Signs of life of a member that is at other work between two sums.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use tokio::io::AsyncWrite;
@@ -13,12 +13,13 @@ use crate::timer::Timer;
 
 /// Tells both neighbours from time to time that the member lives, until the future ends. A neighbour that takes nothing
 /// is told no more, and a link that has ended is noticed by the next sum.
-pub async fn keep_alive<L, R>(
+pub async fn keep_alive<L, R, T>(
     place: &RingPlace,
     (left, right): (&mut Turns<L>, &mut Turns<R>),
     timer: &impl Timer,
-    until: impl Future<Output = ()>,
-) where
+    until: impl Future<Output = T>,
+) -> T
+where
     L: AsyncWrite + Unpin,
     R: AsyncWrite + Unpin,
 {
@@ -30,11 +31,15 @@ pub async fn keep_alive<L, R>(
             tell(right, &alive).await;
         }
     };
-    tokio::select! {
-        biased;
-        () = until => {}
-        () = telling => {}
-    }
+    let (mut until, mut telling) = (pin!(until), pin!(telling));
+    poll_fn(|context| {
+        let done = until.as_mut().poll(context);
+        if done.is_pending() {
+            let _: Poll<()> = telling.as_mut().poll(context);
+        }
+        done
+    })
+    .await
 }
 
 /// Gives the connection what it takes at once.

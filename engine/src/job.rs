@@ -339,7 +339,7 @@ pub fn plan_of(file: &JobFile) -> Plan {
         cadence: file.round.mode.cadence(),
         masking: first_masking(file),
         ring: file.group.is_some(),
-        exchange: file.group.and_then(|group| group.topology.exchange()),
+        exchange: file.group.as_ref().and_then(|group| group.topology.exchange()),
     }
 }
 

@@ -28,6 +28,8 @@ pub enum Graph {
         /// Neighbours of a member, an even number from 2.
         degree: u16,
     },
+    /// The edges that the job names. A roster has those of its members.
+    Edges,
 }
 
 /// Two members that mix, the lower rank first.
@@ -43,17 +45,11 @@ impl Graph {
     /// the link: each member then opens about as many as it accepts.
     #[must_use]
     pub fn links(self, (rank, members): (u16, u16), seed: Seed) -> Vec<(u16, f64, bool)> {
-        let ahead = |other: u16| (u32::from(other) + u32::from(members) - u32::from(rank)) % u32::from(members.max(1));
-        let opens = |other: u16| match (2 * ahead(other)).cmp(&u32::from(members)) {
-            Ordering::Less => true,
-            Ordering::Equal => rank < other,
-            Ordering::Greater => false,
-        };
-        let neighbours = neighbours(&self.edges(members, seed), rank);
-        neighbours.into_iter().map(|(other, weight)| (other, weight, opens(other))).collect()
+        links(&self.edges(members, seed), (rank, members))
     }
 
-    /// The edges among so many members, in ascending order. Every member can be reached from every other one.
+    /// The edges among so many members, in ascending order; a ring where the job names them. Every member can be
+    /// reached from every other one.
     #[must_use]
     pub fn edges(self, members: u16, seed: Seed) -> Vec<Edge> {
         let hops = |hops: &[u16]| {
@@ -62,7 +58,7 @@ impl Graph {
         };
         let edges = match self {
             _ if members < 2 => Vec::new(),
-            Self::Ring => hops(&[1]),
+            Self::Ring | Self::Edges => hops(&[1]),
             Self::Torus => torus(members),
             Self::Exponential => {
                 let powers = (0..16).map(|power| 1u16 << power);
@@ -73,6 +69,34 @@ impl Graph {
         };
         simple(edges)
     }
+}
+
+/// The links of a member along these edges, as [`Graph::links`] has them.
+#[must_use]
+pub fn links(edges: &[Edge], (rank, members): (u16, u16)) -> Vec<(u16, f64, bool)> {
+    let ahead = |other: u16| (u32::from(other) + u32::from(members) - u32::from(rank)) % u32::from(members.max(1));
+    let opens = |other: u16| match (2 * ahead(other)).cmp(&u32::from(members)) {
+        Ordering::Less => true,
+        Ordering::Equal => rank < other,
+        Ordering::Greater => false,
+    };
+    let neighbours = neighbours(edges, rank);
+    neighbours.into_iter().map(|(other, weight)| (other, weight, opens(other))).collect()
+}
+
+/// These edges among so many members, and as many of a ring as it takes to reach every member from every other one.
+#[must_use]
+pub fn connected(edges: Vec<Edge>, members: u16) -> Vec<Edge> {
+    let mut edges = simple(edges);
+    let mut part: Vec<u16> = (0..members).collect();
+    let join = |part: &mut Vec<u16>, (one, other): Edge| {
+        let (kept, gone) = (part[usize::from(one)], part[usize::from(other)]);
+        part.iter_mut().filter(|part| **part == gone).for_each(|part| *part = kept);
+        kept != gone
+    };
+    edges.iter().for_each(|edge| _ = join(&mut part, *edge));
+    edges.extend((1..members).map(|rank| (rank - 1, rank)).filter(|edge| join(&mut part, *edge)));
+    simple(edges)
 }
 
 /// Each edge once, the lower rank first, and none from a member to itself.
@@ -210,6 +234,14 @@ mod tests {
         assert_eq!(degrees(Graph::RandomRegular { degree: 4 }, 3), [2; 3]);
         assert_eq!(Graph::Ring.edges(2, Seed(3)), [(0, 1)]);
         assert!(Graph::Ring.edges(1, Seed(3)).is_empty());
+    }
+
+    #[test]
+    fn edges_that_reach_not_all_are_joined_by_those_of_a_ring() {
+        assert_eq!(connected(vec![(3, 0), (0, 3), (1, 1)], 4), [(0, 1), (0, 3), (1, 2)]);
+        assert_eq!(connected(vec![(0, 1), (0, 2), (0, 3)], 4), [(0, 1), (0, 2), (0, 3)]);
+        assert_eq!(connected(Vec::new(), 3), [(0, 1), (1, 2)]);
+        assert!(connected(Vec::new(), 0).is_empty());
     }
 
     #[test]

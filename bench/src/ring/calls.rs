@@ -68,6 +68,7 @@ fn roster(rank: u16, members: &[RingMember], updates: &Updates) -> RingRoster {
         frame_ms: FRAME_MS,
         ends_in_ms: ENDS_IN_MS,
         relayed: Vec::new(),
+        edges: Vec::new(),
     }
 }
 

@@ -122,7 +122,13 @@ async fn worked<T: Trainer + ?Sized>(
         let examples = examples(trainer, given.assignment);
         let group = ring::Together { context, identity, given, exchange, examples, host, watch };
         let mut train = |exchange: Exchanging<'_>| {
-            compute(trainer, host, &Given { exchange: Some(exchange), ..*given }, watch, context)
+            // A training without the coordinator draws other batches than the one before.
+            let seed = match exchange.again {
+                0 => given.assignment.seed,
+                again => given.assignment.seed.derive("again", again),
+            };
+            let assignment = &Assignment { seed, ..given.assignment.clone() };
+            compute(trainer, host, &Given { assignment, exchange: Some(exchange), ..*given }, watch, context)
         };
         return Box::pin(ring::together(group, &mut train)).await;
     }

@@ -299,6 +299,12 @@ impl State {
         read.inspect_err(|error| tracing::warn!(place = place(), %error, "a client state is ignored")).ok()
     }
 
+    /// Stores a state that belongs to no update.
+    #[cfg(feature = "group")]
+    pub(crate) fn save_client_state(&self, state: &ClientState) -> Result<(), StoreError> {
+        self.store.put(&state_entry(state.job), &state.to_bytes(), Durability::Process)
+    }
+
     /// Stores the state that an update leaves, until the update is accepted. After an error the job has no state at
     /// all: the update holds the old residual, which must not be sent twice.
     pub(crate) fn save_next_state(&self, next: Option<&ClientState>) -> Result<(), StoreError> {

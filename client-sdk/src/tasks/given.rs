@@ -31,6 +31,8 @@ pub(crate) struct Exchanging<'a> {
     pub(crate) every: Option<u32>,
     /// Where it goes on; `None` to begin.
     pub(crate) resume: Option<&'a Checkpoint>,
+    /// Trainings that the group has begun without the coordinator.
+    pub(crate) again: u64,
 }
 
 impl Given<'_> {

@@ -250,6 +250,16 @@ impl Coordinator {
         self.answered(with_json(self.request(Method::PUT, secret, path), message)).await
     }
 
+    /// The same, and a failure is not repeated.
+    #[cfg(feature = "group")]
+    pub(crate) async fn held_json_once(
+        &self,
+        (secret, path): (&Secret, &str),
+        message: &impl Serialize,
+    ) -> Result<Option<Vec<u8>>, ClientError> {
+        self.answered_once(with_json(self.request(Method::PUT, secret, path), message)).await
+    }
+
     /// The connection that a request becomes. It is asked once.
     #[cfg(feature = "group")]
     pub(crate) async fn upgraded(
@@ -263,14 +273,15 @@ impl Coordinator {
     }
 
     async fn answered(&self, call: Request) -> Result<Option<Vec<u8>>, ClientError> {
-        let answer = async || {
-            let response = self.send(call.clone(), ANSWER_TIMEOUT + HELD_MAX).await?;
-            match response.status {
-                StatusCode::NO_CONTENT => Ok(None),
-                _ => Ok(Some(self.read_body(response.body, MESSAGE_BYTES_MAX).await?)),
-            }
-        };
-        self.retrying(answer).await
+        self.retrying(|| self.answered_once(call.clone())).await
+    }
+
+    async fn answered_once(&self, call: Request) -> Result<Option<Vec<u8>>, ClientError> {
+        let response = self.send(call, ANSWER_TIMEOUT + HELD_MAX).await?;
+        match response.status {
+            StatusCode::NO_CONTENT => Ok(None),
+            _ => Ok(Some(self.read_body(response.body, MESSAGE_BYTES_MAX).await?)),
+        }
     }
 
     /// Sends bytes that end an exchange.

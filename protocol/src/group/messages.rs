@@ -14,6 +14,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::device::UpdateQuery;
+use crate::graph::Edge;
 use crate::hash::Sha256Hash;
 use crate::id::GroupId;
 use crate::relay::SumQuery;
@@ -158,6 +159,10 @@ pub struct RingRoster {
     /// more goes back to where it was before it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub exchanged: u32,
+    /// Who mixes with whom, as pairs of ranks with the lower one first, where the job names edges.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<[u16; 2]>))]
+    pub edges: Vec<Edge>,
 }
 
 fn is_zero(number: &u32) -> bool {

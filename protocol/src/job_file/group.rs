@@ -20,6 +20,10 @@ const EXCHANGE_STEPS_MAX: u32 = 1_000_000;
 const MIXES_MAX: u32 = 100;
 /// Neighbours of a member in a random graph at most.
 const DEGREE_MAX: u16 = 8;
+/// Longest time without the coordinator, in milliseconds: a week.
+const ALONE_MS_MAX: u64 = 604_800_000;
+/// Named edges at most.
+const EDGES_MAX: usize = 4_096;
 const NO_NORM: &str =
     "left out where members exchange while they train: nobody sends an update that could be shortened";
 
@@ -27,7 +31,7 @@ const NO_RELAYED: &str =
     "\"direct\" where members exchange while they train: the coordinator would carry each exchange";
 
 /// Who adds up: the members of a group among themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Group {
@@ -56,6 +60,10 @@ pub struct Group {
     /// are about 1.2 bytes a value instead of 3.4 to 5.6. Default: they add up the integers of their updates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grid_bits: Option<u32>,
+    /// Who mixes with whom where `graph` is `edges`: pairs of numbers of clients, at most 4,096. Members that no path
+    /// of edges connects are joined as in a ring.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edges: Vec<[u32; 2]>,
 }
 
 /// The order of members around a ring.
@@ -106,6 +114,10 @@ pub enum Topology {
         /// How models travel to neighbours. Default: `f32`.
         #[serde(default)]
         codec: MixCodec,
+        /// Time for which members go on training and mixing while the coordinator is away, in milliseconds, 0 to
+        /// 604,800,000. Default: 3,600,000.
+        #[serde(default = "alone_ms")]
+        alone_ms: u64,
     },
 }
 
@@ -134,11 +146,15 @@ impl Topology {
         match self {
             Self::Ring { every: Every::Round } => None,
             Self::Ring { every: Every::Steps(every) } => Some(Exchange { every: *every, gossip: None }),
-            Self::Gossip { graph, steps, mixes, codec } => {
-                Some(Exchange { every: *steps, gossip: Some(Gossip { graph: *graph, mixes: *mixes, codec: *codec }) })
+            &Self::Gossip { graph, steps, mixes, codec, alone_ms } => {
+                Some(Exchange { every: steps, gossip: Some(Gossip { graph, mixes, codec, alone_ms }) })
             }
         }
     }
+}
+
+fn alone_ms() -> u64 {
+    3_600_000
 }
 
 fn mixes() -> u32 {
@@ -188,8 +204,16 @@ impl Group {
             let degree = gossip.map_or(2, |gossip| gossip.graph.degree());
             let is_degree = (2..=DEGREE_MAX).contains(&degree) && degree.is_multiple_of(2);
             require(is_degree, "[group] topology graph degree", "2, 4, 6 or 8")?;
+            let alone_ms = gossip.map_or(0, |gossip| gossip.alone_ms);
+            require(alone_ms <= ALONE_MS_MAX, "[group] topology alone_ms", "0 to 604800000")?;
             require(job.update.norm_max.is_none(), "[update] norm_max", NO_NORM)?;
         }
+        let gossip = self.topology.exchange().and_then(|exchange| exchange.gossip);
+        let is_named = gossip.is_some_and(|gossip| gossip.graph == Graph::Edges);
+        let are_edges =
+            (1..=EDGES_MAX).contains(&self.edges.len()) && self.edges.iter().all(|[one, other]| one != other);
+        let names = "1 to 4096 pairs of two clients' numbers with graph = \"edges\", and left out without it";
+        require(if is_named { are_edges } else { self.edges.is_empty() }, "[group] edges", names)?;
         let follows = matches!(job.update.norm_max, Some(NormMax::Adaptive(_)));
         require(!follows, "[update] norm_max", "a number in a job with [group], where nobody sees single updates")
     }
@@ -225,6 +249,24 @@ mod tests {
         ] {
             let error = job(bad).unwrap_err().to_string();
             assert!(error.contains(setting), "{error}");
+        }
+    }
+
+    #[test]
+    fn edges_are_named_where_the_graph_is_theirs() {
+        let job = |graph: &str, more: &str| {
+            JobFile::parse(&format!(
+                "name = 'a'\npopulation = 'b'\nmodel.parameters = [{{ name = 'w', shape = [2] }}]\n\
+                 training.steps = 1\ntraining.optimizer = {{ kind = 'sgd', learning_rate = 0.1 }}\n\
+                 aggregation.combine = 'uniform_mean'\n\
+                 group = {{ topology = {{ kind = 'gossip', steps = 1, graph = '{graph}' }}, {more} }}\n"
+            ))
+        };
+        job("edges", "edges = [[1, 2], [2, 7]]").unwrap();
+        job("torus", "").unwrap();
+        for (graph, edges) in [("edges", ""), ("edges", "edges = [[3, 3]]"), ("torus", "edges = [[1, 2]]")] {
+            let error = job(graph, edges).unwrap_err().to_string();
+            assert!(error.contains("[group] edges"), "{error}");
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct Gossip {
     pub mixes: u32,
     /// How models travel.
     pub codec: MixCodec,
+    /// Time for which members go on training and mixing while the coordinator is away, in milliseconds.
+    pub alone_ms: u64,
 }
 
 /// How the values of a model travel to a neighbour.

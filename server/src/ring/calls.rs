@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use tributary_engine::round::RetryReason;
-use tributary_engine::round::ring::{RingPolicy, next_rate};
+use tributary_engine::round::ring::{RingPolicy, named_edges, next_rate};
 use tributary_protocol::fixed::Weight;
 use tributary_protocol::group::messages::{
     RingAnswer, RingMember, RingOutcome, RingReady, RingReport, RingRoster, RingStall, RingSum,
@@ -170,6 +170,8 @@ async fn roster(
         true => members.len() as u64,
         false => members.iter().map(|member| u64::from(member.ready.weight)).sum(),
     };
+    let group = spec.file.group.as_ref();
+    let numbers: Vec<u64> = members.iter().map(|member| member.ready.number).collect();
     Ok(Some(RingAnswer::Formed(Box::new(RingRoster {
         group: attempt.id,
         attempt: attempt.number,
@@ -180,11 +182,12 @@ async fn roster(
         binary_point: point,
         value_max: spec.caps.value_max(point).unsigned_abs(),
         next_rate: next_rate(&spec.file, &spec.parts, round.base_version),
-        grid_bits: spec.file.group.and_then(|group| group.grid_bits),
+        grid_bits: group.and_then(|group| group.grid_bits),
         frame_ms: frame_ms.unsigned_abs(),
         exchanged: attempt.exchanged,
         ends_in_ms: star_from_ms.saturating_sub(services.clock.now_ms()).max(0).unsigned_abs(),
         relayed: (0u16..).zip(&members).filter(|(_, member)| member.is_relayed()).map(|(rank, _)| rank).collect(),
+        edges: group.map(|group| named_edges(&group.edges, &numbers)).unwrap_or_default(),
     }))))
 }
 

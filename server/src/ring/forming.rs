@@ -28,7 +28,7 @@ pub(super) async fn form(
     let key = round.key();
     // More than a roster may name were drawn: those with the lowest numbers are in it.
     members.truncate(GROUP_MAX as usize);
-    let (links, order) = spec.file.group.map(|group| (group.links, group.order)).unwrap_or_default();
+    let (links, order) = spec.file.group.as_ref().map(|group| (group.links, group.order)).unwrap_or_default();
     let ways = match (links, order) {
         (Links::Direct, Order::Enrolment) => HashMap::new(),
         _ => ways(services, round).await?,

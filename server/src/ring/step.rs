@@ -53,7 +53,7 @@ impl Rings {
             Some(attempt) => Some((attempt.clone(), tx.ring_members(attempt.id).await?)),
             None => None,
         };
-        let links = spec.file.group.map(|group| group.links).unwrap_or_default();
+        let links = spec.file.group.as_ref().map(|group| group.links).unwrap_or_default();
         let left_out = last.as_ref().map(|(_, members)| rings::blamed(members, links)).unwrap_or_default();
         let number = last.as_ref().map_or(0, |(attempt, _)| attempt.number);
         let mut ready = tx.ring_waiting(key).await?;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use futures_util::future::{join, select};
 use tokio::sync::oneshot;
-use tributary_collective::{Mixer, Reduced, RingError, RingPlace, Turns};
+use tributary_collective::{Mixer, Reduced, RingError, RingPlace, RingTraffic, Turns};
 use tributary_collective::{all_reduce_in_turn, average, give_up, keep_alive};
+use tributary_protocol::graph::links;
 use tributary_protocol::group::messages::{RingRoster, RingStall};
 use tributary_protocol::plan::Gossip;
 use tributary_protocol::seed::Seed;
@@ -25,8 +26,10 @@ pub(super) struct Joined {
     mixer: Option<Mixer<Link>>,
     timer: Waits,
     pub(super) began_ms: u64,
-    sent_bytes: u64,
-    received_bytes: u64,
+    /// When the group is over.
+    ends_ms: u64,
+    /// Bytes that were sent along the ring, and received.
+    traffic: (u64, u64),
 }
 
 /// Why there is no result.
@@ -47,7 +50,9 @@ impl Joined {
         let place = place_of(&roster).ok_or(None)?;
         let (began_ms, timer) = (member.clock().now_ms(), member.timer());
         let links = member.links(&roster, &place, Turns::new).await?;
-        let mut joined = Self { roster, place, links, mixer: None, timer, began_ms, sent_bytes: 0, received_bytes: 0 };
+        let ends_ms = began_ms.saturating_add(roster.ends_in_ms);
+        let traffic = (0, 0);
+        let mut joined = Self { roster, place, links, mixer: None, timer, began_ms, ends_ms, traffic };
         if let Some(gossip) = gossip {
             match edges(member, (&joined.roster, &place), gossip).await {
                 Ok(mixer) => joined.mixer = Some(mixer),
@@ -65,7 +70,7 @@ impl Joined {
     /// Bytes that were sent to other members, and received from them.
     pub(super) fn traffic(&self) -> (u64, u64) {
         let (sent, received) = self.mixer.as_ref().map_or((0, 0), Mixer::traffic);
-        (self.sent_bytes + sent, self.received_bytes + received)
+        (self.traffic.0 + sent, self.traffic.1 + received)
     }
 
     /// The mean of the members' values, of which all have had the anchor.
@@ -74,8 +79,7 @@ impl Joined {
         let (left, right) = &mut self.links;
         let mean = average(&self.place, self.roster.binary_point, (anchor, values), (left, right), &self.timer);
         let (mean, traffic) = ended(self.roster.attempt, within(member.clock(), limit, mean).await)?;
-        self.sent_bytes += traffic.sent_bytes;
-        self.received_bytes += traffic.received_bytes;
+        self.moved(traffic);
         Ok(mean)
     }
 
@@ -111,15 +115,34 @@ impl Joined {
         let (left, right) = &mut self.links;
         let sum = all_reduce_in_turn(&self.place, own, (left, right), &self.timer);
         let sum = ended(self.roster.attempt, within(member.clock(), limit, sum).await)?;
-        self.sent_bytes += sum.traffic().sent_bytes;
-        self.received_bytes += sum.traffic().received_bytes;
+        self.moved(sum.traffic());
         Ok(sum)
+    }
+
+    fn moved(&mut self, traffic: RingTraffic) {
+        self.traffic.0 += traffic.sent_bytes;
+        self.traffic.1 += traffic.received_bytes;
+    }
+
+    /// Waits until all members do the same.
+    pub(super) async fn meets(&mut self, member: &Member<'_>) -> Result<(), Lost> {
+        self.sum(member, &Vec::new()).await.map(drop)
+    }
+
+    /// Tells the neighbours that this member lives while it waits for something else.
+    pub(super) async fn alive_while<T>(&mut self, other: impl Future<Output = T>) -> T {
+        let Self { place, links: (left, right), timer, .. } = self;
+        keep_alive(place, (left, right), timer, other).await
+    }
+
+    /// The group has until then.
+    pub(super) fn lasts_until(&mut self, ends_ms: u64) {
+        self.ends_ms = ends_ms;
     }
 
     /// What takes longer is over: the coordinator has let members send their own updates.
     fn limit(&self, member: &Member<'_>) -> Duration {
-        let ends_ms = self.began_ms.saturating_add(self.roster.ends_in_ms);
-        Duration::from_millis(ends_ms.saturating_sub(member.clock().now_ms()))
+        Duration::from_millis(self.ends_ms.saturating_sub(member.clock().now_ms()))
     }
 }
 
@@ -146,7 +169,11 @@ async fn edges(
     gossip: Gossip,
 ) -> Result<Mixer<Link>, Option<RingStall>> {
     let [seed, _] = roster.group.as_bytes().as_chunks::<8>().0 else { return Err(None) };
-    let edges = gossip.graph.links((place.rank, place.members), Seed(u64::from_le_bytes(*seed)));
+    let place_in = (place.rank, place.members);
+    let edges = match roster.edges.as_slice() {
+        [] => gossip.graph.links(place_in, Seed(u64::from_le_bytes(*seed))),
+        named => links(named, place_in),
+    };
     let links = member.edges(roster, place, &edges).await?;
     Ok(Mixer::new(*place, (roster.binary_point, gossip.codec), links))
 }

@@ -2,7 +2,8 @@
 //! models, so at the end all have the same one.
 //!
 //! The group forms before the training. A group that fails forms again with those that are left, at the exchange that
-//! all of them have completed. When the coordinator lets members send their own updates, each goes on alone.
+//! all of them have completed. When the coordinator lets members send their own updates, each goes on alone. While it
+//! cannot be reached, members with models of their own train and mix on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -88,6 +89,9 @@ async fn trained(
         gossip: exchange.gossip,
         attempt: 0,
         group: None,
+        told: None,
+        away_since_ms: None,
+        again: 0,
         is_alone: false,
         is_counted: None,
     };
@@ -100,22 +104,27 @@ async fn trained(
         watch.close(lockstep.is_counted.unwrap_or_default());
         return Err(TrainError::Interrupted.into());
     }
+    // Of the trainings without the coordinator only the first one is an update.
+    let mut first = None;
     loop {
-        let Lockstep { group, progress, is_alone, .. } = &mut lockstep;
+        let Lockstep { group, progress, is_alone, again, .. } = &mut lockstep;
         let every = (!*is_alone).then_some(exchange.every);
-        let exchanging = Exchanging { every, resume: progress.resume() };
+        let exchanging = Exchanging { every, resume: progress.resume(), again: *again };
         match alive_during(group, || train(exchanging)).await {
             Err(TrainError::Paused(checkpoint)) => {
                 lockstep.progress.comes(*checkpoint)?;
-                lockstep.exchange().await?;
-            }
-            Err(error) => return Err(error.into()),
-            Ok(completed) => {
-                if lockstep.agrees(&completed).await? {
-                    return Ok(lockstep.keeps(completed));
+                if lockstep.exchange().await? {
+                    continue;
                 }
             }
+            Err(error) => return Err(error.into()),
+            Ok(completed) => drop(first.get_or_insert(completed)),
         }
+        let Some(completed) = first.take() else { continue };
+        if lockstep.agrees(&completed).await? {
+            return Ok(lockstep.keeps(completed));
+        }
+        first = lockstep.told.is_some().then_some(completed);
     }
 }
 
@@ -132,10 +141,23 @@ struct Lockstep<'a> {
     /// The attempt that it saw last.
     attempt: u32,
     group: Option<Joined>,
+    /// The sum of its group, which the coordinator has not answered to yet.
+    told: Option<Told>,
+    /// Since when the coordinator is away.
+    away_since_ms: Option<u64>,
+    /// Trainings that the group has begun meanwhile.
+    again: u64,
     /// Whether it trains by itself: members send their own updates, or the sum of the others is stored.
     is_alone: bool,
     /// The time until the next check-in, once the sum of its group is stored.
     is_counted: Option<Duration>,
+}
+
+/// The sum of a group, and what its member says of it.
+struct Told {
+    roster: RingRoster,
+    body: Bytes,
+    outcome: RingOutcome,
 }
 
 impl Lockstep<'_> {
@@ -170,10 +192,14 @@ impl Lockstep<'_> {
         Ok(())
     }
 
-    /// Makes the exchange to which the training has come, in this group or the next one.
-    async fn exchange(&mut self) -> Result<(), ClientError> {
+    /// Makes the exchange to which the training has come, in this group or the next one. False if there is no next
+    /// one, because the coordinator has yet to hear of the sum of this one.
+    async fn exchange(&mut self) -> Result<bool, ClientError> {
         while let Some(values) = self.progress.brings() {
             let Some(group) = &mut self.group else {
+                if self.told.is_some() {
+                    return Ok(false);
+                }
                 self.join().await?;
                 continue;
             };
@@ -194,7 +220,7 @@ impl Lockstep<'_> {
                 Err(lost) => self.loses(lost).await?,
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The group has ended.
@@ -203,7 +229,11 @@ impl Lockstep<'_> {
             Lost::Diverged => Err(TrainError::Diverged.into()),
             Lost::Stalled(stall) => {
                 self.group = None;
-                self.member.stalled(stall).await
+                match self.told {
+                    // It was complete when its sum was.
+                    Some(_) => Ok(()),
+                    None => self.member.stalled(stall).await,
+                }
             }
         }
     }
@@ -219,20 +249,57 @@ impl Lockstep<'_> {
     /// What the client keeps on the device besides: in gossip, its own model.
     fn keeps(self, mut completed: Completed) -> Completed {
         if self.gossip.is_some() && !self.is_alone {
-            let Assignment { job, round, model_sha256, .. } = *self.given.assignment;
-            let none = || ClientState { job, round, model_sha256, vectors: BTreeMap::new() };
-            let state = completed.next_state.get_or_insert_with(none);
-            state.vectors.insert(OWN.to_owned(), self.progress.anchor().to_vec());
+            let own = self.own_model();
+            match &mut completed.next_state {
+                Some(state) => state.vectors.extend(own.vectors),
+                none => *none = Some(own),
+            }
         }
         completed
     }
 
+    fn own_model(&self) -> ClientState {
+        let Assignment { job, round, model_sha256, .. } = *self.given.assignment;
+        let vectors = BTreeMap::from([(OWN.to_owned(), self.progress.anchor().to_vec())]);
+        ClientState { job, round, model_sha256, vectors }
+    }
+
+    /// The coordinator cannot be reached: whether the members train again, as all of them have to that are in the
+    /// group. One that has reached the coordinator leaves it.
+    async fn trains_again(&mut self) -> bool {
+        let (Some(gossip), Some(group)) = (self.gossip, &mut self.group) else { return false };
+        let now_ms = self.member.clock().now_ms();
+        let since_ms = *self.away_since_ms.get_or_insert(now_ms);
+        let ends_ms = since_ms.saturating_add(gossip.alone_ms);
+        if now_ms >= ends_ms {
+            return false;
+        }
+        // Nothing may wait from here on: the others take a silent member for a dead one.
+        group.lasts_until(ends_ms);
+        if group.meets(&self.member).await.is_err() {
+            self.group = None;
+            return false;
+        }
+        if let Err(error) = self.member.context.state.save_client_state(&self.own_model()) {
+            tracing::warn!(%error, "a member's own model is not stored");
+        }
+        self.again += 1;
+        tracing::info!(trainings = self.again, "the group trains without the coordinator");
+        let own = self.progress.anchor().to_vec();
+        self.progress.begins_with(own, self.given.base.model.values().to_vec());
+        true
+    }
+
     /// Tells the coordinator the sum of the group, and brings it if it is asked to. False if training goes on, because
-    /// others could not complete the last exchange.
+    /// others could not complete the last exchange, or because the coordinator is away.
     async fn agrees(&mut self, completed: &Completed) -> Result<bool, ClientError> {
         let Work::Update { query, .. } = &completed.work else { return Ok(true) };
         while !self.is_alone {
-            let Some(group) = &mut self.group else {
+            let Some(told) = self.told.take() else {
+                if self.group.is_some() {
+                    self.adds_up(RingReport::from(query)).await?;
+                    continue;
+                }
                 self.join().await?;
                 if self.progress.brings().is_some() {
                     self.exchange().await?;
@@ -240,59 +307,84 @@ impl Lockstep<'_> {
                 }
                 continue;
             };
-            let (body, distance) = match &self.progress.exact().map(<[i64]>::to_vec) {
-                None => (sum(self.given.assignment, &group.roster, (self.progress.anchor(), &self.base))?, None),
-                Some(own) => match group.sum(&self.member, own).await {
-                    Ok(reduced) => {
-                        let (tag, contribution) = header(self.given.assignment, &group.roster);
-                        let distance = distance(own, &reduced, &group.roster);
-                        (reduced.body(tag, contribution), Some(distance))
-                    }
-                    Err(lost) => {
-                        self.loses(lost).await?;
-                        continue;
-                    }
-                },
-            };
-            let body = Bytes::from(body);
-            let (bytes_sent, bytes_received) = group.traffic();
-            let outcome = RingOutcome {
-                attempt: group.roster.attempt,
-                sha256: Sha256Hash::of(&body),
-                bytes_sent,
-                bytes_received,
-                took_ms: self.member.clock().now_ms().saturating_sub(group.began_ms),
-                sent_kbit_s: None,
-                report: Some(RingReport::from(query)),
-                distance,
-            };
-            let asked = self.member.outcome(&outcome).await;
+            let asked = self.tells(&told.outcome).await;
+            if asked.as_ref().is_err_and(ClientError::is_temporary) && self.trains_again().await {
+                self.told = Some(told);
+                return Ok(false);
+            }
             let is_counted = match patient(&self.member, asked).await? {
                 Some(RingAnswer::Upload(figures)) => {
-                    match self.member.upload((&body, outcome.sha256), &figures.into()).await {
+                    match self.member.upload((&told.body, told.outcome.sha256), &figures.into()).await {
                         Ok(_) => true,
                         Err(error) if error.ends_assignment() => return Err(error),
                         Err(error) => {
                             // The coordinator says what became of the attempt.
                             tracing::warn!(%error, "the sum of a group was not taken");
-                            false
+                            self.told = Some(told);
+                            continue;
                         }
                     }
                 }
                 Some(RingAnswer::Done { .. }) => true,
                 Some(RingAnswer::Star) => return Ok(true),
-                Some(RingAnswer::Over | RingAnswer::Formed(_)) => {
-                    self.group = None;
-                    false
+                Some(RingAnswer::Over | RingAnswer::Formed(_)) => false,
+                None => {
+                    self.told = Some(told);
+                    continue;
                 }
-                None => false,
             };
-            if is_counted && let Some(Joined { roster, .. }) = &self.group {
-                keep_next_model(&self.member.context.state, self.given.assignment, roster, &body);
+            if is_counted {
+                keep_next_model(&self.member.context.state, self.given.assignment, &told.roster, &told.body);
                 return Ok(true);
             }
+            (self.group, self.away_since_ms) = (None, None);
         }
         Ok(true)
+    }
+
+    async fn tells(&mut self, outcome: &RingOutcome) -> Result<RingAnswer, ClientError> {
+        let member = &self.member;
+        let telling = async {
+            match self.away_since_ms {
+                None => member.outcome(outcome).await,
+                Some(_) => member.outcome_once(outcome).await,
+            }
+        };
+        match &mut self.group {
+            // The others wait for this member before they train again.
+            Some(group) if self.gossip.is_some() => group.alive_while(telling).await,
+            _ => telling.await,
+        }
+    }
+
+    /// Makes the sum of the group, all of whose members have ended their training.
+    async fn adds_up(&mut self, report: RingReport) -> Result<(), ClientError> {
+        let Some(group) = &mut self.group else { return Ok(()) };
+        let (body, distance) = match &self.progress.exact().map(<[i64]>::to_vec) {
+            None => (sum(self.given.assignment, &group.roster, (self.progress.anchor(), &self.base))?, None),
+            Some(own) => match group.sum(&self.member, own).await {
+                Ok(reduced) => {
+                    let (tag, contribution) = header(self.given.assignment, &group.roster);
+                    let distance = distance(own, &reduced, &group.roster);
+                    (reduced.body(tag, contribution), Some(distance))
+                }
+                Err(lost) => return self.loses(lost).await,
+            },
+        };
+        let body = Bytes::from(body);
+        let (bytes_sent, bytes_received) = group.traffic();
+        let outcome = RingOutcome {
+            attempt: group.roster.attempt,
+            sha256: Sha256Hash::of(&body),
+            bytes_sent,
+            bytes_received,
+            took_ms: self.member.clock().now_ms().saturating_sub(group.began_ms),
+            sent_kbit_s: None,
+            report: Some(report),
+            distance,
+        };
+        self.told = Some(Told { roster: group.roster.clone(), body, outcome });
+        Ok(())
     }
 }
 
@@ -354,6 +446,9 @@ async fn patient(
 ) -> Result<Option<RingAnswer>, ClientError> {
     match asked {
         Err(error) if error.is_temporary() => {
+            if !member.may_continue() {
+                return Err(TrainError::Interrupted.into());
+            }
             tracing::info!(%error, "the group waits for the coordinator");
             member.clock().sleep(AGAIN).await;
             Ok(None)

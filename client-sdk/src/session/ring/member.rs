@@ -71,6 +71,18 @@ impl<'a> Member<'a> {
         self.held("ring/outcome", outcome).await
     }
 
+    /// The same while the coordinator is away: it is asked once, so that the group soon knows.
+    pub(super) async fn outcome_once(&self, outcome: &RingOutcome) -> Result<RingAnswer, ClientError> {
+        let path = self.path("ring/outcome");
+        let ask = || self.context.coordinator.held_json_once((self.secret, &path), outcome);
+        answer(&held(self.host, ask).await?)
+    }
+
+    /// Whether the host lets the session go on.
+    pub(super) fn may_continue(&self) -> bool {
+        self.host.may_continue()
+    }
+
     /// Tells whom the member could not go on with, if it is anybody.
     pub(super) async fn stalled(&self, stall: Option<RingStall>) -> Result<(), ClientError> {
         let Some(stall) = stall else { return Ok(()) };
@@ -160,7 +172,7 @@ impl<'a> Member<'a> {
     async fn held(&self, call: &str, request: &impl Serialize) -> Result<RingAnswer, ClientError> {
         let path = self.path(call);
         let ask = || self.context.coordinator.held_json((self.secret, &path), request);
-        serde_json::from_slice(&held(self.host, ask).await?).map_err(|error| unusable(&error.to_string()))
+        answer(&held(self.host, ask).await?)
     }
 
     fn path(&self, call: &str) -> String {
@@ -174,6 +186,10 @@ impl<'a> Member<'a> {
     pub(super) fn timer(&self) -> Waits {
         Waits(Arc::clone(&self.context.clock))
     }
+}
+
+fn answer(json: &[u8]) -> Result<RingAnswer, ClientError> {
+    serde_json::from_slice(json).map_err(|error| unusable(&error.to_string()))
 }
 
 /// The client's clock.
@@ -197,10 +213,11 @@ pub(super) fn place_of(roster: &RingRoster) -> Option<RingPlace> {
         magnitude_max: roster.value_max,
     };
     let is_grid = roster.grid_bits.is_none_or(|bits| (GRID_BITS_MIN..=GRID_BITS_MAX).contains(&bits));
+    let are_edges = roster.edges.iter().all(|(one, other)| one < other && *other < place.members);
     match place.check() {
-        Ok(()) if is_grid => Some(place),
+        Ok(()) if is_grid && are_edges => Some(place),
         checked => {
-            tracing::warn!(?checked, grid_bits = roster.grid_bits, "the roster of a group is wrong");
+            tracing::warn!(?checked, grid_bits = roster.grid_bits, are_edges, "the roster of a group is wrong");
             None
         }
     }

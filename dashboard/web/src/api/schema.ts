@@ -1467,6 +1467,8 @@ export type Format = "json" | "csv";
 
 /** Mixes of members with their neighbours in a graph. */
 export interface Gossip {
+  /** Time for which members go on training and mixing while the coordinator is away, in milliseconds. */
+  alone_ms: number;
   /** How models travel. */
   codec: MixCodec;
   /** Who mixes with whom. */
@@ -1489,12 +1491,18 @@ export type Graph =
         /** Neighbours of a member, an even number from 2. */
         degree: number;
       };
-    };
+    }
+  | "edges";
 
 /** Who adds up: the members of a group among themselves. */
 export interface Group {
   /** Groups that a round may form before members send their own updates, 1 to 8. Default: 2. */
   attempts?: number;
+  /**
+   * Who mixes with whom where `graph` is `edges`: pairs of numbers of clients, at most 4,096. Members
+   * that no path of edges connects are joined as in a ring.
+   */
+  edges?: number[][];
   /**
    * Share of `deadline_ms` after which a group forms with those that are ready, 0.1 to 0.9. Default:
    * 0.6.
@@ -3138,6 +3146,8 @@ export interface RingRoster {
   attempt: number;
   /** Binary places of the integers of the sum. */
   binary_point: number;
+  /** Who mixes with whom, as pairs of ranks with the lower one first, where the job names edges. */
+  edges?: number[][];
   /** Time until members send their own updates instead, in milliseconds. */
   ends_in_ms: number;
   /**
@@ -4026,6 +4036,11 @@ export type Topology =
       kind: "ring";
     }
   | {
+      /**
+       * Time for which members go on training and mixing while the coordinator is away, in milliseconds, 0
+       * to 604,800,000. Default: 3,600,000.
+       */
+      alone_ms?: number;
       /** How models travel to neighbours. Default: `f32`. */
       codec?: MixCodec;
       /** Who mixes with whom. */

@@ -34,7 +34,7 @@ impl RingPolicy {
         [deadline_at_ms, deadline_ms]: [i64; 2],
         sum_bytes: u64,
     ) -> Option<Self> {
-        let group = file.group?;
+        let group = file.group.as_ref()?;
         let before = |share: f64| deadline_at_ms - ((1.0 - share) * deadline_ms as f64) as i64;
         let frame_ms = i64::try_from(group.frame_ms).unwrap_or(i64::MAX);
         let upload_ms = i64::try_from(sum_bytes.div_ceil(FLOOR_BYTES_PER_MS)).unwrap_or(i64::MAX);

@@ -187,6 +187,14 @@ mod tests {
     }
 
     #[test]
+    fn the_error_that_it_promises_is_that_of_the_density() {
+        let bound = |density, values| RandomK { density, values }.properties().relative_error_max;
+        // 1 / density (Wangni et al. 2018), and 1/512 of it for rounding.
+        assert_eq!(bound(0.25, SparseValues::F16), Some(4.0 + 4.0 / 512.0));
+        assert_eq!(bound(0.25, SparseValues::Int8), None);
+    }
+
+    #[test]
     fn zeros_need_no_division_and_are_never_sent() {
         assert_eq!(magnitude_for_density(&[0.0, -0.0], 0.1), 0.0);
         let parameters = parameters(&[3, 5000]);

@@ -34,14 +34,20 @@ pub(super) async fn link(
     let side = Side { upgrade, kept: request.extensions_mut().remove::<Kept>() };
     let _held = app.guard.hold(origin.address).ok_or_else(too_many_held)?;
     drop((origin, request));
-    meet(&app, (&app.links, &app.guard.links), &client, (group, rank), side).await.map_err(
-        |refusal| match refusal {
-            LinkRefusal::NotFound => ApiError::not_found(format!("link {rank} of {group}")),
-            LinkRefusal::Forbidden => ApiError::new(ProblemType::Forbidden, refusal.to_string()),
-            LinkRefusal::Closed(why) => ApiError::new(ProblemType::WrongState, why),
-            LinkRefusal::Db(error) => error.into(),
-        },
-    )?;
+    match meet(&app, (&app.links, &app.guard.links), &client, (group, rank), side).await {
+        Ok(()) => {}
+        // Over the same connection a balancer would take the client here again.
+        Err(refusal @ LinkRefusal::Elsewhere) => {
+            let refused = ApiError::new(ProblemType::WrongState, refusal.to_string());
+            return Ok(([(CONNECTION, "close")], refused).into_response());
+        }
+        Err(LinkRefusal::NotFound) => return Err(ApiError::not_found(format!("link {rank} of {group}"))),
+        Err(refusal @ LinkRefusal::Forbidden) => {
+            return Err(ApiError::new(ProblemType::Forbidden, refusal.to_string()));
+        }
+        Err(LinkRefusal::Closed(why)) => return Err(ApiError::new(ProblemType::WrongState, why)),
+        Err(LinkRefusal::Db(error)) => return Err(error.into()),
+    }
     let headers = [(CONNECTION, "upgrade"), (UPGRADE, LINK_UPGRADE)];
     Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
 }

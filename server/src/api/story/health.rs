@@ -204,7 +204,7 @@ async fn cannot_follow(app: &App, tx: &mut Tx, row: &JobRow) -> Result<(Option<U
     }
     let file = &row.file.0;
     let needed = app.specs.of(row)?.needs.of(Task::Train);
-    let members = file.group.map(|_| file.round.updates_min.max(2));
+    let members = file.group.as_ref().map(|_| file.round.updates_min.max(2));
     let read = async || {
         let sdks = sdks(tx, &file.population).await?;
         Ok((incapable(needed, &sdks), members.map(|members| Listeners::among(&sdks, members))))

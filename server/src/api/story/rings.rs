@@ -24,7 +24,7 @@ pub(in crate::api) async fn read(tx: &mut Tx, file: &JobFile, key: RoundKey) -> 
             formed_at_ms: row.formed_at_ms,
             since_ms: row.since_ms,
             sha256: row.sha256(),
-            exchanged: file.group.and_then(|group| group.topology.exchange()).map(|_| row.exchanged),
+            exchanged: file.group.as_ref().and_then(|group| group.topology.exchange()).map(|_| row.exchanged),
             members: members.iter().map(|member| part(member, &members)).collect(),
         });
     }

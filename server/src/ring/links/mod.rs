@@ -34,6 +34,8 @@ pub(crate) enum LinkRefusal {
     Forbidden,
     #[error("{0}")]
     Closed(&'static str),
+    #[error("another coordinator has this link: call again over a new connection")]
+    Elsewhere,
     #[error(transparent)]
     Db(#[from] DbError),
 }
@@ -63,7 +65,7 @@ pub(crate) async fn meet(
 ) -> Result<(), LinkRefusal> {
     let (link, is_sender) = find(services, client, group, rank).await?;
     if !claims(services, &link).await? {
-        return Err(LinkRefusal::Closed("another coordinator has this link: call again over a new connection"));
+        return Err(LinkRefusal::Elsewhere);
     }
     let waiting = match meetings.join((group, rank), is_sender, side) {
         Turn::Taken => return Err(LinkRefusal::Closed("both members have this link")),

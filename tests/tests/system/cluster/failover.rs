@@ -73,7 +73,7 @@ impl Trainer for Learner {
 }
 
 /// Waits for an event by long polls of a coordinator; returns it.
-async fn event(world: &World, node: &Node, job: JobId, wanted: impl Fn(&Event) -> bool) -> Event {
+pub(super) async fn event(world: &World, node: &Node, job: JobId, wanted: impl Fn(&Event) -> bool) -> Event {
     let mut after = 0;
     loop {
         let url = format!("http://{}/operator/v1/events?job={job}&after={after}&wait_ms=30000", node.address);

@@ -12,6 +12,7 @@
 //! | [`mixed_cohort`] | clients of all kinds in one round, two tabs of a browser among them |
 //! | [`package`] | clients of the Python package, which is the SDK with Python's types |
 //! | [`predictions`] | clients of all kinds predict while there is no coordinator |
+//! | [`relayed`] | members of a group, of which one link goes through the coordinator |
 //! | [`scan`] | sslyze, a scanner of TLS |
 //! | [`smallest`] | the shortest apps of all languages |
 //! | [`two_models`] | apps of all languages with two models |
@@ -27,6 +28,7 @@ mod mixed_cohort;
 mod package;
 mod page;
 mod predictions;
+mod relayed;
 mod scan;
 mod smallest;
 mod two_models;

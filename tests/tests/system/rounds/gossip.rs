@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tributary_client::{LayerTrainer, TrainTask, Trainer};
-use tributary_protocol::graph::{Graph, neighbours};
+use tributary_protocol::graph::{Edge, Graph, neighbours};
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::model::Model;
-use tributary_protocol::operator::RoundRing;
+use tributary_protocol::operator::{RingPart, RoundRing};
 use tributary_protocol::plan::Training;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::seed::Seed;
@@ -18,9 +18,9 @@ use super::lockstep::{MEMBERS, STEPS, assert_near, examples, job, members, model
 use crate::support::World;
 
 const EVERY: u32 = 4;
-const ROUNDS: u32 = 2;
+pub(super) const ROUNDS: u32 = 2;
 
-fn gossip(topology: &Value) -> Value {
+pub(super) fn gossip(topology: &Value) -> Value {
     let mut group = json!({ "kind": "gossip", "graph": "ring", "steps": EVERY });
     for (key, value) in topology.as_object().unwrap() {
         group[key] = value.clone();
@@ -34,18 +34,16 @@ fn gossip(topology: &Value) -> Value {
     )
 }
 
-fn mean(models: &[Vec<f64>]) -> Vec<f32> {
+pub(super) fn mean(models: &[Vec<f64>]) -> Vec<f32> {
     let sum = |at: usize| models.iter().map(|model| model[at]).sum::<f64>();
     (0..models[0].len()).map(|at| (sum(at) / models.len() as f64) as f32).collect()
 }
 
 /// One round of decentralised SGD in f64: so many mixes with the neighbours after every few steps.
-fn by_hand(models: &mut [Vec<f64>], graph: Graph, mixes: u32) {
+pub(super) fn by_hand(models: &mut [Vec<f64>], edges: &[Edge], mixes: u32) {
     let spec: ModelSpec = serde_json::from_value(model()).unwrap();
     let parameters = Arc::new(spec.parameters().unwrap());
     let training: Training = serde_json::from_value(training(EVERY)).unwrap();
-    let count = models.len() as u16;
-    let edges = graph.edges(count, Seed(1));
     for _ in (0..STEPS).step_by(EVERY as usize) {
         for (member, own) in models.iter_mut().enumerate() {
             let start = Model::new(Arc::clone(&parameters), own.iter().map(|value| *value as f32).collect()).unwrap();
@@ -56,7 +54,7 @@ fn by_hand(models: &mut [Vec<f64>], graph: Graph, mixes: u32) {
         for _ in 0..mixes {
             let before = models.to_vec();
             for (rank, own) in (0..).zip(models.iter_mut()) {
-                for (other, weight) in neighbours(&edges, rank) {
+                for (other, weight) in neighbours(edges, rank) {
                     let from = before[usize::from(rank)].iter().zip(&before[usize::from(other)]);
                     own.iter_mut().zip(from).for_each(|(own, (here, there))| *own += weight * (there - here));
                 }
@@ -81,7 +79,7 @@ async fn the_mean_of_models_that_mix_becomes_the_version() {
         for number in 1..=ROUNDS {
             let round = world.round(job, number).await;
             assert_eq!((round.phase, round.reported, round.weight), (Phase::Committed, 4, 80), "{round:?}");
-            by_hand(&mut models, graph, mixes);
+            by_hand(&mut models, &graph.edges(MEMBERS as u16, Seed(1)), mixes);
             assert_near(&world.weights(job, number).await, &mean(&models));
             let RoundRing { attempts, star, .. } = ring(&world, job, number).await;
             assert_eq!((attempts.len(), attempts[0].state, star), (1, RingState::Counted, None));
@@ -91,6 +89,28 @@ async fn the_mean_of_models_that_mix_becomes_the_version() {
                 assert!(told.iter().all(|distance| *distance > 1e-3 && *distance < 10.0), "{told:?}");
             }
         }
+    }
+}
+
+/// Goal: members mix along the edges that the job names by clients' numbers, whose ranks are others.
+#[tokio::test]
+async fn members_mix_along_the_edges_that_a_job_names() {
+    let world = World::start_driven().await;
+    let mut members = members(&world, MEMBERS).await;
+    let mut file = gossip(&json!({ "graph": "edges" }));
+    file["group"]["edges"] = json!([[3, 1], [3, 2], [3, 4], [2, 4]]);
+    let (job, _) = play(&world, &mut members, &file).await;
+    let start: Vec<f64> = world.weights(job, 0).await.into_iter().map(f64::from).collect();
+    let mut models = vec![start; MEMBERS];
+    for number in 1..=ROUNDS {
+        by_hand(&mut models, &[(0, 2), (1, 2), (1, 3), (2, 3)], 1);
+        assert_near(&world.weights(job, number).await, &mean(&models));
+        let distances = |members: &[RingPart]| members.iter().filter_map(|member| member.distance).collect::<Vec<_>>();
+        let RoundRing { attempts, .. } = ring(&world, job, number).await;
+        let told = distances(&attempts[0].members);
+        // Client 3 has all others as neighbours, so that it has the mean.
+        let apart = told.iter().filter(|distance| **distance > 1e-3).count();
+        assert!(told.len() > MEMBERS / 2 && apart >= told.len() - 1, "{told:?}");
     }
 }
 
@@ -156,6 +176,8 @@ async fn jobs_that_cannot_mix_are_refused_with_the_reason() {
     for (file, reason) in [
         (with_momentum, "without moments"),
         (gossip(&json!({ "mixes": 0 })), "1 to 100"),
+        (gossip(&json!({ "graph": "edges" })), "pairs of two clients' numbers"),
+        (gossip(&json!({ "alone_ms": 700_000_000 })), "0 to 604800000"),
         (gossip(&json!({ "graph": { "random_regular": { "degree": 3 } } })), "2, 4, 6 or 8"),
     ] {
         let refused = world.create_job(&file).await.refused(ProblemType::JobFileInvalid);

@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use tokio::sync::Notify;
 use tributary_client::examples::{MemoryExamples, Targets};
 use tributary_client::{
-    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, LayerTrainer, Outcome, TrainError, TrainTask, Trained,
-    Trainer,
+    AlwaysOn, Builder, Client, ClientError, EvaluateTask, Evaluated, LayerTrainer, Outcome, TrainError, TrainTask,
+    Trained, Trainer,
 };
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
@@ -70,6 +70,8 @@ pub(super) struct Told {
     pub(super) lost_after: Option<u64>,
     /// Steps after which it gives up.
     pub(super) fails_after: Option<u64>,
+    /// Called at the end of each training.
+    pub(super) on_trained: Option<Box<dyn FnMut() + Send>>,
     lost: Arc<Notify>,
     ended: Arc<Mutex<Option<Sha256Hash>>>,
 }
@@ -97,6 +99,9 @@ impl Trainer for Told {
             Ok(trained) => {
                 let bytes: Vec<u8> = trained.values.iter().flat_map(|value| value.to_le_bytes()).collect();
                 *self.ended.lock().unwrap() = Some(Sha256Hash::of(&bytes));
+                if let Some(on_trained) = &mut self.on_trained {
+                    on_trained();
+                }
             }
             _ => {}
         }
@@ -115,15 +120,20 @@ pub(super) struct Member {
 }
 
 pub(super) async fn members(world: &World, count: usize) -> Vec<Member> {
+    members_over(world, count, |builder| builder.http_client(http())).await
+}
+
+/// Members that reach the coordinator over something else.
+pub(super) async fn members_over(world: &World, count: usize, over: impl Fn(Builder) -> Builder) -> Vec<Member> {
     let mut members = Vec::new();
     for place in 0..count {
         let directory = TempDir::new().unwrap();
         let builder = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory.path());
-        let client = builder.listen("127.0.0.1:0", None).http_client(http()).build().unwrap();
+        let client = over(builder.listen("127.0.0.1:0", None)).build().unwrap();
         client.enrol().await.unwrap();
         let trainer = LayerTrainer::new(examples(place));
-        let trainer =
-            Told { trainer, lost_after: None, fails_after: None, lost: Arc::default(), ended: Arc::default() };
+        let (lost, ended) = (Arc::default(), Arc::default());
+        let trainer = Told { trainer, lost_after: None, fails_after: None, on_trained: None, lost, ended };
         members.push(Member { client, trainer, _directory: directory });
     }
     members

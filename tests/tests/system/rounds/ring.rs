@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::{
-    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
+    AlwaysOn, Builder, Client, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
 use tributary_protocol::device::{Assignment as Work, CheckInResponse};
 use tributary_protocol::digest::repr_digest;
@@ -22,7 +22,7 @@ use tributary_protocol::state::{JobState, Phase, RingState, StallKind, StarReaso
 
 use crate::support::{Answer, Device, World, figures, http, within_reason};
 
-pub(super) const MEMBERS: usize = 5;
+pub(crate) const MEMBERS: usize = 5;
 const ROUNDS: u32 = 3;
 
 /// Moves the model by values that depend on the client and on the model alone.
@@ -59,7 +59,7 @@ impl Trainer for Learns {
 }
 
 /// A member with its state.
-pub(super) struct Member {
+pub(crate) struct Member {
     client: Client,
     trainer: Learns,
     _directory: TempDir,
@@ -74,21 +74,28 @@ async fn members(world: &World, count: usize, listens: bool) -> Vec<Member> {
 pub(super) async fn members_at(world: &World, addresses: &[Option<Option<&str>>]) -> Vec<Member> {
     let mut members = Vec::new();
     for (place, address) in addresses.iter().enumerate() {
-        let directory = TempDir::new().unwrap();
-        let mut builder = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory.path());
-        if let Some(advertised) = address {
-            builder = builder.listen("127.0.0.1:0", advertised.map(str::to_owned));
-        }
-        let client = builder.http_client(http()).build().unwrap();
-        client.enrol().await.unwrap();
-        members.push(Member { client, trainer: Learns::new(place), _directory: directory });
+        let builder = Client::builder(world.server(), world.enrolment.clone()).http_client(http());
+        members.push(member(builder, (place, *address)).await);
     }
     members
 }
 
+/// One of them, with its place: whether it listens, and the address that it tells.
+pub(crate) async fn member(builder: Builder, (place, address): (usize, Option<Option<&str>>)) -> Member {
+    let directory = TempDir::new().unwrap();
+    let builder = builder.state_dir(directory.path());
+    let builder = match address {
+        Some(advertised) => builder.listen("127.0.0.1:0", advertised.map(str::to_owned)),
+        None => builder,
+    };
+    let client = builder.build().unwrap();
+    client.enrol().await.unwrap();
+    Member { client, trainer: Learns::new(place), _directory: directory }
+}
+
 impl Member {
     /// Takes part until it has contributed so often.
-    pub(super) async fn contribute(&mut self, rounds: u32) -> Result<(), ClientError> {
+    pub(crate) async fn contribute(&mut self, rounds: u32) -> Result<(), ClientError> {
         let mut contributed = 0;
         while contributed < rounds {
             let outcome = self.client.run_once(&mut self.trainer, &AlwaysOn).await?;
@@ -119,13 +126,13 @@ pub(super) async fn ended(world: &World, job: JobId) {
     }
 }
 
-pub(super) async fn ring(world: &World, job: JobId, number: u32) -> RoundRing {
+pub(crate) async fn ring(world: &World, job: JobId, number: u32) -> RoundRing {
     let detail: RoundDetail = world.look(&format!("/jobs/{job}/rounds/{number}")).await.ok();
     detail.ring.expect("the round of a job with groups")
 }
 
 /// The first version of a star of the same members.
-pub(super) async fn star_model(count: usize, changes: &Value) -> Sha256Hash {
+pub(crate) async fn star_model(count: usize, changes: &Value) -> Sha256Hash {
     let world = World::start_driven().await;
     let mut members = members(&world, count, false).await;
     let round = json!({ "updates_goal": count, "updates_min": count, "deadline_ms": 600_000 });

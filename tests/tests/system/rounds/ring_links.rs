@@ -18,14 +18,14 @@ use super::ring::{Ghost, MEMBERS, brisk, drawn_ghosts, ended, members_at, ring, 
 use crate::support::{Answer, Device, World, within_reason};
 
 /// An address at which nobody listens.
-const NOWHERE: &str = "127.0.0.1:9";
+pub(crate) const NOWHERE: &str = "127.0.0.1:9";
 
 /// A job whose updates are larger than what is around them, so that bytes are compared and not headers.
-fn changes() -> Value {
+pub(crate) fn changes() -> Value {
     json!({ "model": { "parameters": [{ "name": "w", "shape": [50, 40] }] } })
 }
 
-fn relaying(members: usize, attempts: u32) -> Value {
+pub(crate) fn relaying(members: usize, attempts: u32) -> Value {
     let mut file = brisk(&changes());
     file["group"] = json!({ "topology": { "kind": "ring" }, "frame_ms": 1_000, "links": "any", "attempts": attempts });
     file["round"]["updates_goal"] = json!(members);
