@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::examples::Examples;
@@ -12,6 +12,7 @@ use tributary_protocol::id::JobId;
 use tributary_protocol::operator::Job;
 use tributary_protocol::state::{JobState, Phase};
 
+use super::ring_links::NOWHERE;
 use crate::support::{World, digits, http, job_file, within_reason};
 
 const MEMBERS: usize = 8;
@@ -25,10 +26,10 @@ fn trainer(place: usize) -> LayerTrainer {
     LayerTrainer::new(Arc::new(all.subset(&own).unwrap()))
 }
 
-/// Takes part until it has contributed to all rounds.
-async fn contribute(client: &Client, trainer: &mut LayerTrainer) {
+/// Takes part until it has contributed to as many rounds.
+async fn contribute(client: &Client, trainer: &mut LayerTrainer, rounds: u32) {
     let mut contributed = 0;
-    while contributed < ROUNDS {
+    while contributed < rounds {
         let outcome = client.run_once(trainer, &AlwaysOn).await.unwrap();
         contributed += u32::from(matches!(outcome, Outcome::Contributed { .. }));
     }
@@ -41,12 +42,42 @@ async fn ended(world: &World, job: JobId) {
     }
 }
 
+/// Who adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cast {
+    Star {
+        members: usize,
+    },
+    Ring,
+    /// The last member is lost in the first group that has formed.
+    RingThatLosesOne,
+}
+
+/// Waits until a group of the first round has formed.
+async fn formed(world: &World, job: JobId) {
+    let mut changes = world.app().signals.watch();
+    loop {
+        let rounds: Value = world.look(&format!("/jobs/{job}/rounds")).await.value();
+        if !rounds["items"].as_array().unwrap().is_empty() {
+            let detail: Value = world.look(&format!("/jobs/{job}/rounds/1")).await.value();
+            if detail["ring"]["attempts"].as_array().is_some_and(|attempts| !attempts.is_empty()) {
+                return;
+            }
+        }
+        changes.changed().await.unwrap();
+    }
+}
+
 /// The hashes of all versions.
-async fn versions(changes: &Value, is_ring: bool) -> Vec<Sha256Hash> {
+async fn versions(changes: &Value, cast: Cast) -> Vec<Sha256Hash> {
+    let (is_ring, count) = match cast {
+        Cast::Star { members } => (false, members),
+        Cast::Ring | Cast::RingThatLosesOne => (true, MEMBERS),
+    };
     let world = World::start_driven().await;
     let mut file = job_file(&json!({
         "training": { "epochs": 1, "batch_size": 32, "optimizer": { "kind": "sgd", "learning_rate": 0.1 } },
-        "round": { "updates_goal": MEMBERS, "updates_min": 2, "deadline_ms": 600_000 },
+        "round": { "updates_goal": count, "updates_min": 2, "deadline_ms": 600_000 },
         "stop": { "rounds": ROUNDS },
     }));
     let layers = json!([
@@ -54,17 +85,19 @@ async fn versions(changes: &Value, is_ring: bool) -> Vec<Sha256Hash> {
     ]);
     file["model"] = json!({ "input": [64], "layers": layers });
     if is_ring {
-        file["group"] = json!({ "topology": { "kind": "ring" } });
+        file["group"] = json!({ "topology": { "kind": "ring" }, "frame_ms": 2_000 });
     }
     for (key, value) in changes.as_object().unwrap() {
         file[key] = value.clone();
     }
-    let directories: [TempDir; MEMBERS] = std::array::from_fn(|_| TempDir::new().unwrap());
+    let directories: Vec<TempDir> = (0..count).map(|_| TempDir::new().unwrap()).collect();
     let mut members = Vec::new();
     for (place, directory) in directories.iter().enumerate() {
         let mut builder = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory.path());
         if is_ring {
-            builder = builder.listen("127.0.0.1:0", None);
+            // Nobody can connect to the one that is lost, so that the group waits for it.
+            let is_lost = cast == Cast::RingThatLosesOne && place + 1 == count;
+            builder = builder.listen("127.0.0.1:0", is_lost.then(|| NOWHERE.to_owned()));
         }
         let client = builder.http_client(http()).build().unwrap();
         // One after the other, so that each has the same number in both worlds.
@@ -72,20 +105,41 @@ async fn versions(changes: &Value, is_ring: bool) -> Vec<Sha256Hash> {
         members.push((client, trainer(place)));
     }
     let job = world.create_job(&file).await.ok::<Job>().head.id;
-    within_reason(join_all(members.iter_mut().map(|(client, trainer)| contribute(client, trainer)))).await;
+    let rounds = file["stop"]["rounds"].as_u64().unwrap() as u32;
+    let lost = (cast == Cast::RingThatLosesOne).then(|| members.pop().unwrap());
+    let plays = join_all(members.iter_mut().map(|(client, trainer)| contribute(client, trainer, rounds)));
+    let dies = async {
+        if let Some((client, mut trainer)) = lost {
+            tokio::select! {
+                () = contribute(&client, &mut trainer, rounds) => panic!("it is lost before"),
+                () = formed(&world, job) => {}
+            }
+        }
+    };
+    within_reason(join(plays, dies)).await;
     let mut hashes = Vec::new();
     within_reason(ended(&world, job)).await;
-    for number in 1..=ROUNDS {
+    for number in 1..=rounds {
         let round = world.round(job, number).await;
-        assert_eq!((round.phase, round.reported), (Phase::Committed, MEMBERS as u32), "{round:?}");
+        let reported = count - usize::from(cast == Cast::RingThatLosesOne);
+        assert_eq!((round.phase, round.reported), (Phase::Committed, reported as u32), "{round:?}");
         hashes.push(Sha256Hash::of(&world.model_file(job, number).await));
     }
     hashes
 }
 
 async fn ring_equals_star(changes: Value) {
-    let expected = versions(&changes, false).await;
-    assert_eq!(versions(&changes, true).await, expected, "{changes}");
+    let expected = versions(&changes, Cast::Star { members: MEMBERS }).await;
+    assert_eq!(versions(&changes, Cast::Ring).await, expected, "{changes}");
+}
+
+#[tokio::test]
+async fn a_ring_that_loses_a_member_makes_the_model_of_the_star_without_it() {
+    for codec in ["f32", "int8"] {
+        let changes = json!({ "update": { "codec": codec }, "stop": { "rounds": 1 } });
+        let expected = versions(&changes, Cast::Star { members: MEMBERS - 1 }).await;
+        assert_eq!(versions(&changes, Cast::RingThatLosesOne).await, expected, "{codec}");
+    }
 }
 
 #[tokio::test]

@@ -31,9 +31,26 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Time that a loaded machine may add to a limit, in milliseconds.
 const SLACK_MS: i64 = 5_000;
 
-fn sections(deadline_ms: u64) -> Value {
+/// A round that is to be played.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    deadline_ms: u64,
+    /// How it ends.
+    phase: Phase,
+    /// Of `[group]`.
+    links: &'static str,
+    attempts: u32,
+}
+
+const COMMITS: Plan = Plan { deadline_ms: DEADLINE_MS, phase: Phase::Committed, links: "direct", attempts: 2 };
+const IS_ABANDONED: Plan = Plan { deadline_ms: SHORT_DEADLINE_MS, phase: Phase::Abandoned, ..COMMITS };
+const RELAYS: Plan = Plan { links: "any", attempts: 8, ..COMMITS };
+
+fn sections(plan: Plan) -> Value {
+    let Plan { deadline_ms, links, attempts, .. } = plan;
     let group = json!({
         "topology": { "kind": "ring" }, "frame_ms": FRAME_MS, "form_by": FORM_BY, "star_from": STAR_FROM,
+        "links": links, "attempts": attempts,
     });
     json!({
         "model": { "input": [stage::INPUTS], "layers": [{ "kind": "linear", "out_features": 2 }] },
@@ -51,10 +68,11 @@ fn row(victim: usize, place: Place) -> Row {
 }
 
 /// Lets members fail in a round of their own.
-async fn play(stage: &Stage, deadline_ms: u64, phase: Phase, rows: &[Row]) -> (Round, RoundRing) {
+async fn play(stage: &Stage, plan: Plan, rows: &[Row]) -> (Round, RoundRing) {
+    let Plan { deadline_ms, phase, .. } = plan;
     stage.arm(rows);
     let operator = stage.operator();
-    let job = operator.create_job(1, &sections(deadline_ms), None).await;
+    let job = operator.create_job(1, &sections(plan), None).await;
     // A client that finds no job stays away for long.
     stage.begin();
     let ended = tokio::time::timeout(PATIENCE, operator.round_is(&job, 1, phase)).await;
@@ -73,13 +91,14 @@ async fn play(stage: &Stage, deadline_ms: u64, phase: Phase, rows: &[Row]) -> (R
     stage.end();
     if phase == Phase::Abandoned {
         operator.stop_job(&job).await;
+        operator.rounds_end(&job).await;
     }
     operator.delete_job(&job).await;
     (round, ring)
 }
 
 async fn commit(stage: &Stage, rows: &[Row]) -> (usize, RoundRing, Round) {
-    let (round, ring) = play(stage, DEADLINE_MS, Phase::Committed, rows).await;
+    let (round, ring) = play(stage, COMMITS, rows).await;
     (round.reported as usize, ring, round)
 }
 
@@ -105,7 +124,7 @@ async fn a_member_that_is_killed_costs_its_update_at_most_wherever_it_dies() {
         let asked = ring.attempts[0].members.iter().filter(|member| member.brings).count();
         assert_eq!(asked, 2, "another one brings the sum: {ring:?}");
         let rows = [row(1, Place::Sum { step: 1, fault: Fault::Killed }), row(2, Place::Ready)];
-        let (round, ring) = play(&stage, SHORT_DEADLINE_MS, Phase::Abandoned, &rows).await;
+        let (round, ring) = play(&stage, IS_ABANDONED, &rows).await;
         assert_eq!(round.reason, Some(AbandonReason::TooFewReports), "{ring:?}");
     }
 }
@@ -132,6 +151,17 @@ async fn members_that_stop_lie_come_back_or_are_cut_off_lose_no_round() {
         let lies = [row(1, Place::Lie('1')), row(2, Place::Lie('2'))];
         let (reported, ring, _) = commit(&stage, &lies).await;
         assert_eq!((reported, ring.star), (MEMBERS, Some(StarReason::Disagreement)), "two liars: {ring:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_is_cut_off_adds_up_through_the_coordinator() {
+    for _ in 0..support::runs(2 * STEPS, 1) {
+        let stage = Stage::start().await;
+        let rows = [row(1, Place::Sum { step: 2, fault: Fault::Cut })];
+        let (round, ring) = play(&stage, RELAYS, &rows).await;
+        let relayed = ring.attempts.last().map(|attempt| attempt.members.iter().filter(|part| part.relayed).count());
+        assert_eq!((round.reported as usize, ring.star, relayed), (MEMBERS, None, Some(1)), "{ring:?}");
     }
 }
 
