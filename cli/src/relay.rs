@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use tributary_client::{Builder, Client, ClientError, Settings, Uplink};
 use tributary_engine::round::Offer;
 use tributary_protocol::device::{Assignment, OpenJob};
-use tributary_protocol::id::AssignmentId;
+use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::relay::{Delivered, Part};
 use tributary_protocol::sealed::Sealed;
 use tributary_server::RelaySettings;
@@ -86,6 +86,14 @@ impl Upstream for Parent {
 
     fn model<'a>(&'a self, assignment: &'a Assignment) -> BoxFuture<'a, Result<Bytes, UpstreamError>> {
         async move { self.0.model(assignment).await.map_err(told) }.boxed()
+    }
+
+    fn control<'a>(&'a self, assignment: &'a Assignment) -> BoxFuture<'a, Result<Option<Bytes>, UpstreamError>> {
+        async move { self.0.control(assignment).await.map_err(told) }.boxed()
+    }
+
+    fn ended(&self, jobs: Vec<JobId>) -> BoxFuture<'_, Result<Vec<JobId>, UpstreamError>> {
+        async move { self.0.ended(jobs).await.map_err(told) }.boxed()
     }
 
     fn jobs(&self) -> BoxFuture<'_, Result<Vec<OpenJob>, UpstreamError>> {

@@ -52,19 +52,32 @@ pub(crate) async fn fetch_base(
         return Ok(Base { model, parts, control: None, updates });
     }
     let model = fetch_model(state, coordinator, secret, assignment, &parts).await?;
-    let Some(CompanionFile { sha256, bytes }) = assignment.control else {
+    let Some(body) = control_file(state, coordinator, secret, assignment).await? else {
         return Ok(Base { model, parts, control: None, updates: 0 });
     };
+    let control = model_in_form(&body, parts.shared(), ModelForm::F32)
+        .map_err(|error| ClientError::BadAnswer(format!("the control variate does not fit its plan: {error}")))?;
+    Ok(Base { model, parts, control: Some(control.into_values()), updates: 0 })
+}
+
+/// The file of the control variate beside the model that an assignment starts from; none where it is zero, or the
+/// plan's algorithm has none.
+pub(crate) async fn control_file(
+    state: &State,
+    coordinator: &Coordinator,
+    secret: &Secret,
+    assignment: &Assignment,
+) -> Result<Option<Vec<u8>>, ClientError> {
+    let Some(CompanionFile { sha256, bytes }) = assignment.control else { return Ok(None) };
+    let parts = assignment.plan.model.parts();
+    let parts = parts.map_err(|error| ClientError::BadAnswer(format!("the plan's model: {error}")))?;
     let most = bytes_max(parts.shared(), ModelForm::F32.codec());
     if bytes > most {
         return Err(ClientError::BadAnswer(format!("a control variate of {bytes} bytes, where {most} are the most")));
     }
     let path = format!("{}/control", model_path(assignment, assignment.model_version));
     let file = WantedFile { path, sha256, bytes_max: bytes, again_if_damaged: true };
-    let body = coordinator.download(secret, &file, state.partial(sha256)).await?;
-    let control = model_in_form(&body, parts.shared(), ModelForm::F32)
-        .map_err(|error| ClientError::BadAnswer(format!("the control variate does not fit its plan: {error}")))?;
-    Ok(Base { model, parts, control: Some(control.into_values()), updates: 0 })
+    coordinator.download(secret, &file, state.partial(sha256)).await.map(Some)
 }
 
 /// Gets the model that an assignment starts from, and caches it.

@@ -6,6 +6,7 @@
 //! | call | request | response |
 //! |---|---|---|
 //! | `POST /device/v1/checkins` | `relay`: a [`RelayOffer`] | an assignment with `relay`: [`RelayTerms`] |
+//! | `PUT /device/v1/relay/jobs` | [`RelayJobs`] that the relay plays | those of them that have ended |
 //! | `PUT /device/v1/assignments/{id}/sum?..` | [`SumQuery`] and the body of a sum | `ReportAccepted` |
 //! | `HEAD`, `PATCH /device/v1/assignments/{id}/sum` | as for updates | as for updates |
 //! | `PUT /device/v1/assignments/{id}/evaluation?reports=4` | [`ReportQuery`] and an [`EvaluationReport`] | `ReportAccepted` |
@@ -14,6 +15,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::device::EvaluationReport;
+use crate::id::JobId;
 use crate::inputs::Description;
 use crate::job_file::JobFile;
 use crate::scalars::Scalars;
@@ -31,6 +33,17 @@ pub struct RelayOffer {
     /// Clients that wait at the relay, 0 to 10,000: it can stand for as many in a job that names no example set. For
     /// jobs that name one, `sets` of the check-in has their numbers. With 0 it gets no work.
     pub places: u32,
+}
+
+/// Most jobs for which a relay asks at a time.
+pub const RELAY_JOBS_MAX: usize = 100;
+
+/// Jobs that a relay plays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RelayJobs {
+    /// Their ids, at most 100. In the answer, those that have ended at the parent, or that it does not have.
+    pub jobs: Vec<JobId>,
 }
 
 /// What a relay needs to play its part of a round.

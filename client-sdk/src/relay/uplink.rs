@@ -9,22 +9,23 @@ use tributary_protocol::device::{
 };
 use tributary_protocol::example_sets::ExampleSets;
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{AssignmentId, Name, Secret};
+use tributary_protocol::id::{AssignmentId, JobId, Name, Secret};
 use tributary_protocol::inputs::Description;
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::relay::{Delivered, PLACES_MAX, Part, RelayOffer, SumQuery};
+use tributary_protocol::relay::{Delivered, PLACES_MAX, Part, RelayJobs, RelayOffer, SumQuery};
 use tributary_protocol::state::FailureReason;
 
 use super::answer::NextOrder;
 use crate::error::ClientError;
-use crate::models::plain_model;
+use crate::models::{control_file, plain_model};
 use crate::session::{Context, as_known, check_in, cut, leaves_assignment_open, plain_request, wait_ms};
 use crate::transport::upload::{Figures, Upload};
 
 /// The connection of a relay to its parent. [`Client::into_uplink`](crate::Client::into_uplink) makes it.
 ///
-/// Calls may run at the same time, except two of [`Self::model`]. Each enrols the relay if it has no identity, or if
-/// the parent does not know it any more, and repeats what failed for a moment. Futures may be dropped at any time.
+/// Calls may run at the same time, except two of [`Self::model`] or [`Self::control`]. Each enrols the relay if it has
+/// no identity, or if the parent does not know it any more, and repeats what failed for a moment. Futures may be
+/// dropped at any time.
 #[derive(Debug)]
 pub struct Uplink {
     context: Context,
@@ -92,6 +93,27 @@ impl Uplink {
         let Context { state, coordinator, .. } = &self.context;
         let file = self.known(|secret| async move { plain_model(state, coordinator, &secret, assignment).await });
         Ok(file.await?.into())
+    }
+
+    /// SCAFFOLD's control variate beside that model: its f32 safetensors file, whose hash is in
+    /// [`Assignment::control`]. `None` where it is zero, and for other algorithms.
+    ///
+    /// # Errors
+    /// As [`Self::model`].
+    pub async fn control(&self, assignment: &Assignment) -> Result<Option<Bytes>, ClientError> {
+        let Context { state, coordinator, .. } = &self.context;
+        let file = self.known(|secret| async move { control_file(state, coordinator, &secret, assignment).await });
+        Ok(file.await?.map(Bytes::from))
+    }
+
+    /// Those of these jobs, 100 at most, that have ended at the parent, or that it does not have. Asked once.
+    ///
+    /// # Errors
+    /// [`ClientError`] if the parent does not answer, or refuses.
+    pub async fn ended(&self, jobs: Vec<JobId>) -> Result<Vec<JobId>, ClientError> {
+        let jobs = &RelayJobs { jobs };
+        let ask = |secret| async move { self.context.coordinator.ask_ended(&secret, jobs).await };
+        Ok(self.known(ask).await?.jobs)
     }
 
     /// What the parent's running jobs require of examples. Asked once.

@@ -19,6 +19,7 @@ use tributary_protocol::device::{
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, Name, Secret};
 use tributary_protocol::inputs::Description;
+use tributary_protocol::relay::RelayJobs;
 use tributary_protocol::release::{ChannelAnswer, Released};
 use tributary_protocol::seed::{Seed, Stream};
 
@@ -218,6 +219,11 @@ impl Coordinator {
         let path = format!("/device/v1/assignments/{id}/description{}", reports_text(reports));
         let call = with_json(self.request(Method::PUT, secret, &path), description);
         self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
+    }
+
+    /// Which jobs of a relay have ended. It is asked once.
+    pub(crate) async fn ask_ended(&self, secret: &Secret, jobs: &RelayJobs) -> Result<RelayJobs, ClientError> {
+        self.json(with_json(self.request(Method::PUT, secret, "/device/v1/relay/jobs"), jobs), ANSWER_TIMEOUT).await
     }
 
     pub(crate) async fn post_failure(

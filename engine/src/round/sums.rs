@@ -9,12 +9,11 @@ use tributary_protocol::plan::Algorithm;
 /// Evaluations and descriptions add up in every job; clients of a relay take part in those of the jobs that they train.
 pub(super) fn suits(job: &JobFile) -> Result<(), &'static str> {
     let is_mean = matches!(job.aggregation.combine, Combine::WeightedMean | Combine::UniformMean);
-    let carries_state = match &job.training.algorithm {
-        Algorithm::Plain => false,
+    // The control variates of SCAFFOLD are a second vector of each update, and so of the sum.
+    let needs_more = match &job.training.algorithm {
+        Algorithm::Plain | Algorithm::Scaffold { .. } | Algorithm::FedDyn { .. } => false,
         algorithm @ Algorithm::FedProx { .. } => algorithm.adaptive_mu().is_some(),
-        Algorithm::FedNova { .. } | Algorithm::Scaffold { .. } | Algorithm::FedDyn { .. } | Algorithm::Easgd { .. } => {
-            true
-        }
+        Algorithm::FedNova { .. } | Algorithm::Easgd { .. } => true,
     };
     // The clients of a relay form groups at the relay, which adds up their sums.
     let masks_by_a_clip_that_moves =
@@ -27,7 +26,7 @@ pub(super) fn suits(job: &JobFile) -> Result<(), &'static str> {
         (job.round.mode != Mode::Synchronous, "only synchronous rounds have a deadline for sums"),
         (job.round.selection != Selection::Uniform, "the job chooses clients by what is known of them"),
         (job.round.adapt.is_some(), "the job adapts to the times of single clients"),
-        (carries_state, "the algorithm needs more than one sum"),
+        (needs_more, "the algorithm needs more than one sum"),
         (matches!(job.update.norm_max, Some(NormMax::Adaptive(_))), "the norm bound follows single updates"),
         (matches!(job.aggregation.optimizer, ServerOptimizer::Lbfgs { .. }), "the optimiser compares losses"),
         (!is_mean, "the rule reads single updates"),
@@ -55,7 +54,9 @@ mod tests {
         let suits = |settings: &str| super::suits(&job(settings));
         assert_eq!(suits(""), Ok(()));
         assert_eq!(suits("aggregation.combine = 'uniform_mean'\nupdate.codec = 'top_k'"), Ok(()));
-        assert_eq!(suits("training.algorithm = { kind = 'fed_prox', mu = 0.1 }"), Ok(()));
+        for kind in ["fed_prox', mu = 0.1", "scaffold', clients = 9", "fed_dyn', alpha = 0.1, clients = 9"] {
+            assert_eq!(suits(&format!("training.algorithm = {{ kind = '{kind} }}")), Ok(()));
+        }
         assert_eq!(suits("aggregation.combine = 'uniform_mean'\nsecure_aggregation.clip = 1.0"), Ok(()));
         assert_eq!(suits("aggregation.optimizer = { kind = 'adam', learning_rate = 0.1 }"), Ok(()));
         for (settings, word) in [

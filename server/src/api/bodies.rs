@@ -9,6 +9,7 @@ use tributary_protocol::operator::{
     ChangeJob, ChangePassword, ChangeStanding, CreateAccount, CreateJob, CreatePopulation, CreateRelease, CreateToken,
     Login, SharedBudget, WidenRelease,
 };
+use tributary_protocol::relay::RelayJobs;
 
 use super::extract::Sent;
 
@@ -42,6 +43,8 @@ bytes_max! {
     RingReady: 8 << 10,
     RingStall: 1 << 10,
     RingOutcome: 1 << 10,
+    // A hundred ids.
+    RelayJobs: 8 << 10,
     CreateJob: LARGEST,
     ChangeJob: 32 << 10,
     RoundPolicyChange: 16 << 10,

@@ -7,7 +7,7 @@ use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::state::JobState;
 
 use super::measured::{MeasuredRow, measured_columns};
-use super::tx::{Json, execute, fetch, on_postgres, stored};
+use super::tx::{Json, Text, execute, fetch, on_postgres, stored};
 use super::{DbError, Tx};
 
 #[derive(sqlx::FromRow)]
@@ -163,6 +163,21 @@ impl Tx {
     pub async fn job(&mut self, id: JobId) -> Result<Option<JobRow>, DbError> {
         let sql = concat!("select ", job_columns!(), " from jobs where id = $1");
         Ok(fetch!(self, JobRow, fetch_optional, sql, id.to_string()))
+    }
+
+    /// The state of a job of this population.
+    pub async fn job_state(&mut self, id: JobId, population: &Name) -> Result<Option<JobState>, DbError> {
+        let sql = "select state from jobs where id = $1 and population = $2";
+        let row = fetch!(self, (Text<JobState>,), fetch_optional, sql, id.to_string(), population.as_str());
+        Ok(row.map(|(Text(state),)| state))
+    }
+
+    /// The jobs that this coordinator plays for its parent, the oldest first, at most so many.
+    pub async fn relayed_jobs(&mut self, limit: usize) -> Result<Vec<JobId>, DbError> {
+        let sql = "select id from jobs where state = $1 order by created_at_ms, id limit $2";
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = fetch!(self, (Text<JobId>,), fetch_all, sql, JobState::Relaying.as_str(), limit);
+        Ok(rows.into_iter().map(|(Text(id),)| id).collect())
     }
 
     /// Locks the row of a job until the transaction ends. Every transaction that changes a job or its rounds holds this

@@ -3,7 +3,7 @@
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::Opening;
-use tributary_protocol::id::AssignmentId;
+use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::state::{JobState, Phase};
 
 use crate::blob::BlobError;
@@ -91,6 +91,20 @@ async fn keep_job(tx: &mut Tx, spec: &JobSpec, now_ms: i64) -> Result<(), OrderE
             Ok(tx.record(Transition::Job { job: spec.id, state, cause: None }, now_ms).await?)
         }
     }
+}
+
+/// Completes a job that has ended at the parent. Its open round ends by its order.
+pub(crate) async fn end(services: &Services, job: JobId) -> Result<(), DbError> {
+    let (now_ms, state) = (services.clock.now_ms(), JobState::Completed);
+    let mut tx = services.db.begin().await?;
+    if tx.job_locked(job).await?.is_some_and(|row| row.state == JobState::Relaying) {
+        tx.set_job_state(job, state, now_ms).await?;
+        tx.record(Transition::Job { job, state, cause: None }, now_ms).await?;
+        tx.commit().await?;
+        services.signals.changed(job);
+    }
+    services.specs.forget(job);
+    Ok(())
 }
 
 /// Forgets an order whose round has ended.

@@ -2,6 +2,7 @@
 //! shared parameter.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tributary_engine::aggregate::Optimizer;
@@ -12,6 +13,7 @@ use tributary_protocol::model::Companion;
 use tributary_protocol::safetensors::{ModelDecoder, model_file_beginning, model_metadata};
 
 use super::error::CommitError;
+use super::first::UploadError;
 use super::version::{Role, spool};
 use crate::blob::{BlobError, Reader, Spool, Staged, Workbench, model_file_key};
 use crate::db::{DbError, MadeFor, ModelFileRow};
@@ -238,10 +240,14 @@ impl NewCompanion {
         let mut metadata = model_metadata();
         metadata.extend(is_own.then(|| optimizer.notes(companion)).into_iter().flatten());
         let parameters = spec.companion(if is_own { optimizer.width(companion) } else { 1 })?;
-        let spool = spool(bench, clock, model_file_key(spec.id, version, MadeFor::Companion(companion)));
-        let mut new = Self { companion, version, hasher: Sha256Hasher::new(), spool };
+        let mut new = Self::empty(bench, clock, spec, (version, companion));
         new.push(&model_file_beginning(&parameters, &metadata)).await?;
         Ok(new)
+    }
+
+    fn empty(bench: &Workbench, clock: &Clock, spec: &JobSpec, (version, companion): (u32, Companion)) -> Self {
+        let spool = spool(bench, clock, model_file_key(spec.id, version, MadeFor::Companion(companion)));
+        Self { companion, version, hasher: Sha256Hasher::new(), spool }
     }
 
     pub(crate) async fn push(&mut self, bytes: &[u8]) -> Result<(), BlobError> {
@@ -260,4 +266,20 @@ impl NewCompanion {
         };
         Ok((Role::Made(row), staged))
     }
+}
+
+/// A companion with one value for each shared parameter that another coordinator has made, as its file.
+pub(crate) async fn received(
+    bench: &Workbench,
+    clock: &Clock,
+    spec: &JobSpec,
+    beside: (u32, Companion),
+    file: &[u8],
+) -> Result<(Role, Staged), UploadError> {
+    let mut decoder = ModelDecoder::new(Arc::clone(spec.shared()));
+    decoder.push(file, &mut |_, _| ())?;
+    decoder.finish()?;
+    let mut new = NewCompanion::empty(bench, clock, spec, beside);
+    new.push(file).await?;
+    Ok(new.finish(clock.now_ms()).await?)
 }

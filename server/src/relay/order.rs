@@ -7,12 +7,14 @@ use tributary_engine::round::{Opening, TaskPolicy};
 use tributary_protocol::device::Assignment;
 use tributary_protocol::id::Name;
 use tributary_protocol::job_file::{EvaluationPolicy, InitialModel, JobFile, ModelsKept, Retention, StopPolicy};
+use tributary_protocol::model::Companion;
 use tributary_protocol::relay::RelayTerms;
 
 use super::upstream::{Upstream, UpstreamError};
 use crate::blob::{BlobError, Workbench};
 use crate::db::{DbError, RoundKey};
 use crate::lifecycle::orders::{self, NewOrder, OrderError};
+use crate::models::companion::received;
 use crate::models::first::{UploadError, UploadedModel};
 use crate::models::version::NewVersion;
 use crate::services::Services;
@@ -123,7 +125,7 @@ fn time_left_ms(deadline_in_ms: u64, kept: i64) -> i64 {
     (all_ms - all_ms / kept).max(1)
 }
 
-/// The model of an order, from the parent.
+/// The model of an order with its control variate, from the parent.
 async fn fetched(
     services: &Services,
     bench: &Workbench,
@@ -134,11 +136,15 @@ async fn fetched(
     let file = upstream.model(assignment).await?;
     let mut model = UploadedModel::begin(bench, &services.clock, spec, assignment.model_version);
     model.push(&file).await?;
-    let version = model.finish(spec).await?;
-    match version.row.sha256 == assignment.model_sha256 {
-        true => Ok(version),
-        false => Err(TakeError::Unfit("the parent's model is another one than it says".into())),
+    let mut version = model.finish(spec).await?;
+    if version.row.sha256 != assignment.model_sha256 {
+        return Err(TakeError::Unfit("the parent's model is another one than it says".into()));
     }
+    if let Some(file) = upstream.control(assignment).await? {
+        let beside = (assignment.model_version, Companion::Control);
+        version.bodies.push(received(bench, &services.clock, spec, beside, &file).await?);
+    }
+    Ok(version)
 }
 
 #[cfg(test)]

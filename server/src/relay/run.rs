@@ -3,12 +3,14 @@
 //! It remembers nothing that is not stored: after a restart the stored order goes on, and an order whose taking was
 //! interrupted is handed out again by the parent.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tributary_engine::round::{Offer, offer, places};
 use tributary_protocol::id::Name;
+use tributary_protocol::relay::RELAY_JOBS_MAX;
 use tributary_protocol::state::{AbandonReason, Phase};
 
 use super::order::{TakeError, take};
@@ -27,6 +29,8 @@ const RESTATE_MS: i64 = 200;
 const GATHER_MS: i64 = 1_000;
 /// Time between two questions whether the parent still waits for the part, in milliseconds.
 const ASK_EVERY_MS: i64 = 3_000;
+/// Time between two questions which jobs have ended at the parent, in milliseconds.
+const HEAR_EVERY_MS: i64 = 10_000;
 /// Pause after a call that failed, in milliseconds.
 const RETRY_MS: i64 = 2_000;
 
@@ -39,6 +43,15 @@ pub(crate) struct Relaying {
     pub(crate) upstream: Arc<dyn Upstream>,
     /// The population of the relay, here and at its parent.
     pub(crate) population: Name,
+}
+
+/// What the task remembers from turn to turn.
+#[derive(Clone, Copy, Debug, Default)]
+struct Memory {
+    /// Clients that ended the last order.
+    together: u32,
+    /// When the parent is asked next which jobs have ended.
+    hear_at_ms: i64,
 }
 
 /// Why a turn failed. The next one may succeed.
@@ -56,11 +69,11 @@ impl Relaying {
     /// Takes part in the parent's rounds until the coordinator stops.
     pub(crate) async fn run(self) {
         let Services { clock, stopping, .. } = &self.services;
-        let mut together = 0;
+        let mut memory = Memory::default();
         loop {
             let turn = tokio::select! {
                 () = stopping.cancelled() => return,
-                turn = self.turn(&mut together) => turn,
+                turn = self.turn(&mut memory) => turn,
             };
             if let Err(error) = turn {
                 tracing::warn!(%error, "the relay goes on in a moment");
@@ -72,12 +85,40 @@ impl Relaying {
         }
     }
 
-    /// Follows the open order, or offers places for another one. `together` are the clients that ended the last one.
-    async fn turn(&self, together: &mut u32) -> Result<(), TurnError> {
+    /// Follows the open order, or offers places for another one.
+    async fn turn(&self, memory: &mut Memory) -> Result<(), TurnError> {
         let open = self.services.db.read().await?.orders().await?;
         match open.first() {
-            Some(order) => *together = self.follow(order).await?,
-            None => self.offer(*together).await?,
+            Some(order) => memory.together = self.follow(order).await?,
+            None => tokio::select! {
+                offered = self.offer(memory.together) => offered?,
+                never = self.hearing(&mut memory.hear_at_ms) => match never {},
+            },
+        }
+        Ok(())
+    }
+
+    /// Asks the parent from time to time which jobs have ended.
+    async fn hearing(&self, hear_at_ms: &mut i64) -> Infallible {
+        let clock = &self.services.clock;
+        loop {
+            clock.sleep_until(*hear_at_ms).await;
+            *hear_at_ms = clock.now_ms() + HEAR_EVERY_MS;
+            if let Err(error) = self.hear().await {
+                tracing::debug!(%error, "it is not known which jobs of the parent have ended");
+            }
+        }
+    }
+
+    /// Completes the jobs that have ended at the parent.
+    async fn hear(&self) -> Result<(), TurnError> {
+        let played = self.services.db.read().await?.relayed_jobs(RELAY_JOBS_MAX).await?;
+        if played.is_empty() {
+            return Ok(());
+        }
+        for job in self.upstream.ended(played).await? {
+            tracing::info!(%job, "the job has ended at the parent");
+            orders::end(&self.services, job).await?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tributary_engine::round::Offer;
 use tributary_protocol::device::{Assignment, OpenJob};
-use tributary_protocol::id::AssignmentId;
+use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::relay::{Delivered, Part};
 
 /// The parent of a relay, as its relay calls it.
@@ -24,6 +24,12 @@ pub trait Upstream: Debug + Send + Sync {
 
     /// The model from which the clients of a part start: a plain safetensors file with the assignment's SHA-256.
     fn model<'a>(&'a self, assignment: &'a Assignment) -> BoxFuture<'a, Result<Bytes, UpstreamError>>;
+
+    /// SCAFFOLD's control variate beside that model, as a file with the assignment's SHA-256; none where it is zero.
+    fn control<'a>(&'a self, assignment: &'a Assignment) -> BoxFuture<'a, Result<Option<Bytes>, UpstreamError>>;
+
+    /// Those of these jobs that have ended at the parent, or that it does not have.
+    fn ended(&self, jobs: Vec<JobId>) -> BoxFuture<'_, Result<Vec<JobId>, UpstreamError>>;
 
     /// What the parent's running jobs require of examples.
     fn jobs(&self) -> BoxFuture<'_, Result<Vec<OpenJob>, UpstreamError>>;

@@ -2872,6 +2872,15 @@ export type RateSchedule =
       kind: "steps";
     };
 
+/** Jobs that a relay plays. */
+export interface RelayJobs {
+  /**
+   * Their ids, at most 100. In the answer, those that have ended at the parent, or that it does not
+   * have.
+   */
+  jobs: JobId[];
+}
+
 /** What a relay offers when it checks in. */
 export interface RelayOffer {
   /**

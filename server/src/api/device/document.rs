@@ -8,7 +8,7 @@ use tributary_protocol::device::{
 use tributary_protocol::download::{FormQuery, ModelForm};
 use tributary_protocol::group::messages::{RingAnswer, RingOutcome, RingReady, RingStall};
 use tributary_protocol::inputs::Description;
-use tributary_protocol::relay::{ReportQuery, SumQuery};
+use tributary_protocol::relay::{RelayJobs, ReportQuery, SumQuery};
 use tributary_protocol::release::{ChannelAnswer, ReleaseQuery};
 
 use crate::api::openapi::{BYTES, Bearer, Call, Part, delete, get, head, patch, post, put};
@@ -126,6 +126,9 @@ fn updates() -> Vec<Call> {
 
 fn sums() -> Vec<Call> {
     vec![
+        put("/relay/jobs", "endedJobs", "Which of the jobs that a relay plays have ended.")
+            .takes::<RelayJobs>()
+            .answers::<RelayJobs>(200, "Those that have, or that are not here."),
         put("/assignments/{assignment}/sum", "sendSum", "Sends the sum of a relay; the same bytes again are no error.")
             .query::<SumQuery>()
             .header("Repr-Digest", DIGEST)

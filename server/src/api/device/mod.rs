@@ -11,6 +11,7 @@ mod link;
 mod release;
 mod report;
 mod ring;
+mod shadows;
 mod texts;
 mod update;
 
@@ -41,6 +42,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/secret", post(credentials::secret))
         .route("/checkins", post(checkin::check_in))
         .route("/jobs", get(jobs::open))
+        .route("/relay/jobs", put(shadows::ended))
         .route("/jobs/{job}/models/{version}", get(model))
         .route("/jobs/{job}/models/{version}/delta", get(step))
         .route("/jobs/{job}/models/{version}/control", get(control))

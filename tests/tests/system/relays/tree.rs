@@ -7,6 +7,7 @@ use tributary_protocol::device::{Assignment, CheckInResponse, OpenJobs};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{Job, Page, Round};
+use tributary_protocol::problem::ProblemType;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{JobState, Phase};
 use tributary_protocol::update::CodecName;
@@ -129,4 +130,11 @@ async fn relays_of_relays_make_the_same_model() {
     assert_eq!(open.jobs[0].name.as_str(), "steps");
     let played: Round = left.round(shadows.items[0].head.id, 1).await;
     assert_eq!((played.phase, played.reported), (Phase::Committed, 6), "{played:?}");
+    // The relays hear that the job has ended; a client that is no relay may not ask.
+    for relay in [&left, &one] {
+        within_reason(ended(relay, shadows.items[0].head.id)).await;
+    }
+    let device = root.device().await;
+    let asked = device.request(Method::PUT, "/relay/jobs").json(&json!({ "jobs": [] }));
+    Answer::to(asked).await.refused(ProblemType::Forbidden);
 }

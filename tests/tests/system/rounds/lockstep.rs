@@ -30,14 +30,14 @@ pub(super) const STEPS: u32 = 12;
 const RATE: f64 = 0.2;
 
 /// The examples of a member: as many for each, so that the mean of the gradients is that of all examples.
-pub(super) fn examples(member: usize) -> Arc<MemoryExamples> {
+pub(crate) fn examples(member: usize) -> Arc<MemoryExamples> {
     let mut stream = Seed(31).derive("member", member as u64).stream();
     let inputs: Vec<f32> = (0..20 * INPUTS).map(|_| stream.uniform(-1.0, 1.0)).collect();
     let labels = inputs.chunks(INPUTS).map(|x| u32::from(x[0] + x[1] * x[2] > 0.1 * member as f32)).collect();
     Arc::new(MemoryExamples::new(vec![INPUTS], inputs, Targets::Classes(labels)).unwrap())
 }
 
-pub(super) fn model() -> Value {
+pub(crate) fn model() -> Value {
     let layers = json!([
         { "kind": "linear", "out_features": 6 }, { "kind": "tanh" }, { "kind": "linear", "out_features": 2 },
     ]);

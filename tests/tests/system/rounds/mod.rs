@@ -15,7 +15,7 @@ mod evaluation;
 mod goal_and_deadline;
 mod gossip;
 mod gossip_away;
-mod lockstep;
+pub(crate) mod lockstep;
 mod masked;
 mod masked_buffered;
 mod masked_gate;
