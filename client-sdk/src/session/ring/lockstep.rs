@@ -6,9 +6,11 @@
 //! cannot be reached, members with models of their own train and mix on.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use tributary_collective::Reduced;
 use tributary_protocol::device::Assignment;
 use tributary_protocol::fixed::{Weight, quantise};
@@ -264,22 +266,52 @@ impl Lockstep<'_> {
         ClientState { job, round, model_sha256, vectors }
     }
 
-    /// The coordinator cannot be reached: whether the members train again, as all of them have to that are in the
-    /// group. One that has reached the coordinator leaves it.
-    async fn trains_again(&mut self) -> bool {
-        let (Some(gossip), Some(group)) = (self.gossip, &mut self.group) else { return false };
-        let now_ms = self.member.clock().now_ms();
-        let since_ms = *self.away_since_ms.get_or_insert(now_ms);
-        let ends_ms = since_ms.saturating_add(gossip.alone_ms);
+    /// Tells the coordinator the sum. While it cannot be reached, the members train again, if none of those in the
+    /// group reaches it: no answer then. One that does leaves the group.
+    async fn tells(&mut self, outcome: &RingOutcome) -> Result<Option<RingAnswer>, ClientError> {
+        let (member, is_first) = (&self.member, self.away_since_ms.is_none());
+        let telling =
+            async { if is_first { member.outcome(outcome).await } else { member.outcome_once(outcome).await } };
+        let (Some(gossip), Some(group)) = (self.gossip, &mut self.group) else { return telling.await.map(Some) };
+        // The others wait for this member before they train again.
+        let away = match group.alive_while(telling).await {
+            Err(error) if error.is_temporary() => error,
+            told => return told.map(Some),
+        };
+        let now_ms = member.clock().now_ms();
+        let ends_ms = self.away_since_ms.get_or_insert(now_ms).saturating_add(gossip.alone_ms);
         if now_ms >= ends_ms {
-            return false;
+            return Err(away);
         }
-        // Nothing may wait from here on: the others take a silent member for a dead one.
         group.lasts_until(ends_ms);
-        if group.meets(&self.member).await.is_err() {
-            self.group = None;
-            return false;
+        let asks = async {
+            while member.may_continue() {
+                member.clock().sleep(AGAIN).await;
+                match member.outcome_once(outcome).await {
+                    Err(error) if error.is_temporary() => {}
+                    answer => return answer,
+                }
+            }
+            Err(TrainError::Interrupted.into())
+        };
+        let met = match select(pin!(group.meets(member)), pin!(asks)).await {
+            Either::Left((met, _)) => met.map_err(|_| Err(away)),
+            Either::Right((answer, _)) => Err(answer),
+        };
+        match met {
+            Ok(()) => {
+                self.begins_again();
+                Ok(None)
+            }
+            Err(answer) => {
+                self.group = None;
+                answer.map(Some)
+            }
         }
+    }
+
+    /// Begins a training without the coordinator.
+    fn begins_again(&mut self) {
         if let Err(error) = self.member.context.state.save_client_state(&self.own_model()) {
             tracing::warn!(%error, "a member's own model is not stored");
         }
@@ -287,7 +319,6 @@ impl Lockstep<'_> {
         tracing::info!(trainings = self.again, "the group trains without the coordinator");
         let own = self.progress.anchor().to_vec();
         self.progress.begins_with(own, self.given.base.model.values().to_vec());
-        true
     }
 
     /// Tells the coordinator the sum of the group, and brings it if it is asked to. False if training goes on, because
@@ -307,11 +338,14 @@ impl Lockstep<'_> {
                 }
                 continue;
             };
-            let asked = self.tells(&told.outcome).await;
-            if asked.as_ref().is_err_and(ClientError::is_temporary) && self.trains_again().await {
-                self.told = Some(told);
-                return Ok(false);
-            }
+            let asked = match self.tells(&told.outcome).await {
+                Ok(None) => {
+                    self.told = Some(told);
+                    return Ok(false);
+                }
+                Ok(Some(answer)) => Ok(answer),
+                Err(error) => Err(error),
+            };
             let is_counted = match patient(&self.member, asked).await? {
                 Some(RingAnswer::Upload(figures)) => {
                     match self.member.upload((&told.body, told.outcome.sha256), &figures.into()).await {
@@ -340,21 +374,6 @@ impl Lockstep<'_> {
             (self.group, self.away_since_ms) = (None, None);
         }
         Ok(true)
-    }
-
-    async fn tells(&mut self, outcome: &RingOutcome) -> Result<RingAnswer, ClientError> {
-        let member = &self.member;
-        let telling = async {
-            match self.away_since_ms {
-                None => member.outcome(outcome).await,
-                Some(_) => member.outcome_once(outcome).await,
-            }
-        };
-        match &mut self.group {
-            // The others wait for this member before they train again.
-            Some(group) if self.gossip.is_some() => group.alive_while(telling).await,
-            _ => telling.await,
-        }
     }
 
     /// Makes the sum of the group, all of whose members have ended their training.

@@ -1,10 +1,10 @@
 //! Groups whose members mix their models while the coordinator is away, over a transport that can be cut.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use futures_util::future::BoxFuture;
-use serde_json::json;
+use futures_util::future::{BoxFuture, join};
+use serde_json::{Value, json};
 use tributary_client::HttpTransport;
 use tributary_client::transport::{Request, Response, Transport, TransportError};
 use tributary_protocol::graph::Graph;
@@ -14,7 +14,7 @@ use tributary_protocol::state::{Phase, RingState};
 
 use super::gossip::{ROUNDS, by_hand, gossip, mean};
 use super::lockstep::{MEMBERS, assert_near, members_over, play, ring};
-use crate::support::{World, http};
+use crate::support::{World, http, within_reason};
 
 /// Trainings without the coordinator.
 const ALONE: u32 = 10;
@@ -67,4 +67,37 @@ async fn members_mix_on_while_the_coordinator_is_away_and_report_their_mean_afte
         let RoundRing { attempts, star, .. } = ring(&world, job, number).await;
         assert_eq!((attempts.len(), attempts[0].state, star), (1, RingState::Counted, None));
     }
+}
+
+/// Goal: a member that alone has lost the coordinator keeps nobody from going on, and its model counts. Method: its way
+/// is cut from the end of its training until the round has been committed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_alone_has_lost_the_coordinator_keeps_nobody_waiting() {
+    let world = World::start_driven().await;
+    let is_cut: [Arc<AtomicBool>; MEMBERS] = Default::default();
+    let places = AtomicUsize::new(0);
+    let mut members = members_over(&world, MEMBERS, |builder| {
+        let is_cut = Arc::clone(&is_cut[places.fetch_add(1, Ordering::SeqCst)]);
+        builder.transport(Arc::new(Way { http: HttpTransport::new(http()), is_cut }))
+    })
+    .await;
+    let cut = Arc::clone(&is_cut[2]);
+    members[2].trainer.on_trained = Some(Box::new(move || cut.store(true, Ordering::SeqCst)));
+    let mut file = gossip(&json!({}));
+    file["stop"]["rounds"] = json!(1);
+    let mut changes = world.app().signals.watch();
+    let mends = async {
+        loop {
+            let jobs: Value = world.look("/jobs").await.value();
+            if jobs["items"][0]["state"] == "completed" {
+                return is_cut[2].store(false, Ordering::SeqCst);
+            }
+            changes.changed().await.unwrap();
+        }
+    };
+    let ((job, ended), ()) = join(play(&world, &mut members, &file), within_reason(mends)).await;
+    assert!(ended.iter().all(Option::is_some), "{ended:?}");
+    assert_eq!(world.round(job, 1).await.reported, 4);
+    let RoundRing { attempts, star, .. } = ring(&world, job, 1).await;
+    assert_eq!((attempts.len(), attempts[0].state, star), (1, RingState::Counted, None));
 }
