@@ -32,6 +32,7 @@ pub(crate) struct Exchanging<'a> {
     /// Where it goes on; `None` to begin.
     pub(crate) resume: Option<&'a Checkpoint>,
     /// Trainings that the group has begun without the coordinator.
+    #[cfg(feature = "group")]
     pub(crate) again: u64,
 }
 
