@@ -453,6 +453,9 @@ create table assignments (
     bytes_down bigint not null default 0,
     raw_bytes_up bigint not null default 0,
     raw_bytes_down bigint not null default 0,
+    -- Of a relay: the bytes of its clients' updates, and how long this coordinator took to answer it.
+    bytes_below bigint,
+    round_trip_ms bigint,
     -- Bodies of an update that brought nothing: after too many, the assignment is rejected.
     attempts bigint not null default 0 check (attempts >= 0),
     check ((deadline_at_ms is null) = (seed is null)),

@@ -104,6 +104,10 @@ impl Upstream for Parent {
         async move { Ok(self.0.is_open(assignment).await.map_err(told)?.is_some()) }.boxed()
     }
 
+    fn round_trip(&self) -> Option<Duration> {
+        self.0.round_trip()
+    }
+
     fn deliver(&self, assignment: AssignmentId, part: Part) -> BoxFuture<'_, Result<Delivered, UpstreamError>> {
         async move { self.0.deliver(assignment, part).await.map_err(told) }.boxed()
     }

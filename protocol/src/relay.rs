@@ -79,6 +79,12 @@ pub struct SumQuery {
     #[serde(default, with = "crate::scalars::text", skip_serializing_if = "Scalars::is_empty")]
     #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
     pub metrics: Scalars,
+    /// Bytes of the updates that the relay received. Absent if the sender is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_below: Option<u64>,
+    /// How long the parent took to answer a question of the relay lately, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_ms: Option<u64>,
 }
 
 /// For how many clients an evaluation or a description stands, in its query.

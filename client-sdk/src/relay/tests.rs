@@ -184,7 +184,15 @@ fn call(method: &str, rest: &str) -> String {
 }
 
 fn query() -> SumQuery {
-    SumQuery { examples: 90, loss: Some(0.5), steps: 6, train_ms: 40, metrics: Scalars::new() }
+    SumQuery {
+        examples: 90,
+        loss: Some(0.5),
+        steps: 6,
+        train_ms: 40,
+        metrics: Scalars::new(),
+        bytes_below: Some(4_000),
+        round_trip_ms: None,
+    }
 }
 
 const SUM: &str = "/sum?examples=90&loss=0.5&steps=6&train_ms=40";

@@ -1,5 +1,6 @@
 //! The calls of a relay to its parent.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,11 +30,30 @@ use crate::transport::upload::{Figures, Upload};
 #[derive(Debug)]
 pub struct Uplink {
     context: Context,
+    /// How long the parent took to answer the last short question, in milliseconds.
+    round_trip_ms: AtomicU64,
 }
+
+/// Before the first question.
+const UNKNOWN: u64 = u64::MAX;
 
 impl Uplink {
     pub(crate) fn new(context: Context) -> Self {
-        Self { context }
+        Self { context, round_trip_ms: AtomicU64::new(UNKNOWN) }
+    }
+
+    /// How long the parent took to answer the last question that it does not hold, whether an order is open or a job has
+    /// ended. `None` before the first one.
+    pub fn round_trip(&self) -> Option<Duration> {
+        Some(self.round_trip_ms.load(Relaxed)).filter(|ms| *ms != UNKNOWN).map(Duration::from_millis)
+    }
+
+    /// Asks something, and notes how long the answer takes.
+    async fn timed<T>(&self, asked: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
+        let began_ms = self.context.clock.now_ms();
+        let answer = asked.await?;
+        self.round_trip_ms.store(self.context.clock.now_ms().saturating_sub(began_ms), Relaxed);
+        Ok(answer)
     }
 
     /// The parent's address.
@@ -113,7 +133,7 @@ impl Uplink {
     pub async fn ended(&self, jobs: Vec<JobId>) -> Result<Vec<JobId>, ClientError> {
         let jobs = &RelayJobs { jobs };
         let ask = |secret| async move { self.context.coordinator.ask_ended(&secret, jobs).await };
-        Ok(self.known(ask).await?.jobs)
+        Ok(self.timed(self.known(ask)).await?.jobs)
     }
 
     /// What the parent's running jobs require of examples. Asked once.
@@ -131,7 +151,7 @@ impl Uplink {
     /// [`ClientError`] if the parent does not answer, or refuses for another reason.
     pub async fn is_open(&self, id: AssignmentId) -> Result<Option<AssignmentStatus>, ClientError> {
         let ask = |secret| async move { self.context.coordinator.ask(&secret, id).await };
-        match self.known(ask).await {
+        match self.timed(self.known(ask)).await {
             Ok(status) => Ok(Some(status)),
             Err(error) if error.ends_assignment() || is_unknown(&error) => Ok(None),
             Err(error) => Err(error),

@@ -70,9 +70,10 @@ impl Figures<'_> {
                 format!("?weight={weight}{loss}&steps={steps}&train_ms={train_ms}{metrics}")
             }
             Self::Masked => String::new(),
-            Self::Sum(SumQuery { examples, loss, steps, train_ms, metrics }) => {
+            Self::Sum(SumQuery { examples, loss, steps, train_ms, metrics, bytes_below, round_trip_ms }) => {
                 let (loss, metrics) = (loss_text(*loss), metrics_text(metrics));
-                format!("?examples={examples}{loss}&steps={steps}&train_ms={train_ms}{metrics}")
+                let (below, trip) = (text("bytes_below", *bytes_below), text("round_trip_ms", *round_trip_ms));
+                format!("?examples={examples}{loss}&steps={steps}&train_ms={train_ms}{metrics}{below}{trip}")
             }
         }
     }
@@ -80,6 +81,10 @@ impl Figures<'_> {
 
 fn loss_text(loss: Option<f64>) -> String {
     loss.map(|loss| format!("&loss={loss:?}")).unwrap_or_default()
+}
+
+fn text(name: &str, number: Option<u64>) -> String {
+    number.map(|number| format!("&{name}={number}")).unwrap_or_default()
 }
 
 fn metrics_text(metrics: &Scalars) -> String {
@@ -197,7 +202,8 @@ mod tests {
     #[test]
     fn each_kind_of_result_has_its_call() {
         let metrics = Scalars::new().with("auc", 0.91).unwrap();
-        let sum = SumQuery { examples: u64::MAX, loss: Some(0.1 + 0.2), steps: 9, train_ms: 70, metrics };
+        let (loss, bytes_below, round_trip_ms) = (Some(0.1 + 0.2), Some(5_000), Some(3));
+        let sum = SumQuery { examples: u64::MAX, loss, steps: 9, train_ms: 70, metrics, bytes_below, round_trip_ms };
         let (update, body) = (query(0.5), Bytes::new());
         let rest = |figures| {
             let upload = upload(figures, &body);
@@ -206,9 +212,11 @@ mod tests {
         };
         assert_eq!(rest(Figures::Update(&update)), "update?weight=10&loss=0.5&steps=3&train_ms=12");
         assert_eq!(rest(Figures::Masked), "group/update");
-        let all = "examples=18446744073709551615&loss=0.30000000000000004&steps=9&train_ms=70&metrics=auc:0.91";
+        let all = "examples=18446744073709551615&loss=0.30000000000000004&steps=9&train_ms=70&metrics=auc:0.91\
+                   &bytes_below=5000&round_trip_ms=3";
         assert_eq!(rest(Figures::Sum(&sum)), format!("sum?{all}"));
-        let sum = SumQuery { loss: None, metrics: Scalars::new(), ..sum };
+        let (bytes_below, round_trip_ms) = (None, None);
+        let sum = SumQuery { loss: None, metrics: Scalars::new(), bytes_below, round_trip_ms, ..sum };
         assert_eq!(rest(Figures::Sum(&sum)), "sum?examples=18446744073709551615&steps=9&train_ms=70");
     }
 

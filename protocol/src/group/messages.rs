@@ -117,7 +117,7 @@ pub struct RingSum {
 impl From<RingSum> for SumQuery {
     fn from(sum: RingSum) -> Self {
         let RingSum { examples, loss, steps, train_ms } = sum;
-        Self { examples, loss, steps, train_ms, metrics: Scalars::default() }
+        Self { examples, loss, steps, train_ms, metrics: Scalars::default(), bytes_below: None, round_trip_ms: None }
     }
 }
 

@@ -64,6 +64,12 @@ pub struct Assignment {
     /// Of a relay: the updates in its sum. Absent until it has reported, and for a client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updates: Option<u32>,
+    /// Of a relay: bytes of its clients' updates, which its parent did not receive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_below: Option<u64>,
+    /// Of a relay: how long its parent took to answer it, as it said with its sum, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_ms: Option<u64>,
     /// Number of examples of the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u64>,

@@ -51,6 +51,8 @@ pub(super) struct AssignmentView {
     traffic: TrafficRow,
     cosine: Option<f64>,
     metrics: Option<Text<Json<Scalars>>>,
+    bytes_below: Option<i64>,
+    round_trip_ms: Option<i64>,
     #[sqlx(try_from = "String")]
     attributes: Json<Attributes>,
 }
@@ -69,7 +71,8 @@ macro_rules! assignment_view_columns {
          case when a.updates = 0 or a.brings > 0 then coalesce((select y.weight from ring_ready y where y.assignment = a.id), \
          a.weight) else a.weight end as weight, \
          case when a.updates = 0 or a.brings > 0 then (select y.loss from ring_ready y where y.assignment = a.id) \
-         when a.updates = 1 or a.places > 0 then a.loss end as loss, a.accuracy, a.work_ms, a.update_norm, a.cosine, a.bytes_up, a.bytes_down, a.raw_bytes_up, a.raw_bytes_down, a.metrics, c.attributes"
+         when a.updates = 1 or a.places > 0 then a.loss end as loss, a.accuracy, a.work_ms, a.update_norm, a.cosine, a.bytes_up, a.bytes_down, a.raw_bytes_up, a.raw_bytes_down, a.metrics, \
+         a.bytes_below, a.round_trip_ms, c.attributes"
         )
     };
 }
@@ -166,6 +169,8 @@ impl TryFrom<AssignmentView> for Assignment {
             staleness: row.staleness,
             places: Some(row.places).filter(|places| *places > 0),
             updates: number("assignments.updates", row.updates.filter(|_| row.places > 0))?,
+            bytes_below: number("assignments.bytes_below", row.bytes_below)?,
+            round_trip_ms: number("assignments.round_trip_ms", row.round_trip_ms)?,
             weight: number("assignments.weight", row.weight)?,
             loss: row.loss,
             accuracy: row.accuracy,

@@ -216,6 +216,17 @@ pub struct Report {
     /// Traffic of the assignment that is not counted in the database yet.
     pub traffic: Traffic,
     pub times: Times,
+    /// Of a relay, and where it says so.
+    pub below: Option<Below>,
+}
+
+/// What a relay says of its clients and of its uplink.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Below {
+    /// Bytes of its clients' updates.
+    pub bytes: Option<u64>,
+    /// How long this coordinator took to answer it.
+    pub round_trip_ms: Option<u64>,
 }
 
 /// Assignments whose time is over at `$2`: they expired, or the driver has yet to expire them.
@@ -338,6 +349,10 @@ impl Tx {
             metrics,
             i64::from(contribution.updates)
         );
+        if let Some(Below { bytes, round_trip_ms }) = report.below.filter(|_| row.is_some()) {
+            let sql = "update assignments set bytes_below = $2, round_trip_ms = $3 where id = $1";
+            execute!(self, sql, id.to_string(), bytes.map(stored), round_trip_ms.map(stored));
+        }
         Ok(row.map(Traffic::from))
     }
 

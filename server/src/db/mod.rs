@@ -69,7 +69,7 @@ mod works;
 
 pub use accepted::AcceptedRow;
 pub use accounts::{NewSession, SignedInRow};
-pub use assignments::{AssignmentRow, NewAssignment, Report, Times};
+pub use assignments::{AssignmentRow, Below, NewAssignment, Report, Times};
 pub use audit::{AuditFilter, NewAudit, audited_client};
 pub use blobs::{BLOB_CHUNK_BYTES, ObjectRow, StoredChunk};
 pub use budget::StoredBudget;

@@ -37,6 +37,9 @@ pub struct PartFigures {
     pub steps: u64,
     #[sqlx(try_from = "i64")]
     pub work_ms: u64,
+    /// Bytes of the updates.
+    #[sqlx(try_from = "i64")]
+    pub bytes_up: u64,
 }
 
 impl Tx {
@@ -74,7 +77,8 @@ impl Tx {
     pub async fn part_figures(&mut self, round: RoundKey) -> Result<PartFigures, DbError> {
         let sql = "select cast(coalesce(sum(weight), 0) as bigint) as examples, \
                    sum(loss * weight) / nullif(sum(case when loss is null then 0 else weight end), 0) as loss, \
-                   cast(coalesce(sum(steps), 0) as bigint) as steps, cast(coalesce(sum(work_ms), 0) as bigint) as work_ms \
+                   cast(coalesce(sum(steps), 0) as bigint) as steps, cast(coalesce(sum(work_ms), 0) as bigint) as work_ms, \
+                   cast(coalesce(sum(bytes_up), 0) as bigint) as bytes_up \
                    from assignments where job = $1 and task = $2 and round = $3 and state = 'reported'";
         let (job, number) = (round.job.to_string(), i64::from(round.number));
         Ok(fetch!(self, PartFigures, fetch_one, sql, job.as_str(), round.task.as_str(), number))

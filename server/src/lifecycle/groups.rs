@@ -356,6 +356,7 @@ fn report(tx: &mut Tx, sum: &Sum, member: &SecureMemberRow, updates: u32) -> Rep
         sha256: if is_first { sum.sha256 } else { member.body().unwrap_or(sum.sha256) },
         traffic: Traffic { raw_bytes_up: sum.plain_bytes, ..downloaded.traffic },
         times: Times { fetched_at_ms: downloaded.ended_at_ms, ..Times::default() },
+        below: None,
     }
 }
 

@@ -233,6 +233,7 @@ fn report(tx: &mut Tx, member: &RingMemberRow, sha256: Sha256Hash) -> Report {
         sha256,
         traffic: downloaded.traffic,
         times: Times { fetched_at_ms: downloaded.ended_at_ms, ..Times::default() },
+        below: None,
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::summaries;
@@ -39,7 +40,7 @@ pub(crate) async fn deliver(
 ) -> Result<(), CommitError> {
     let key = round.key();
     let part = match key.task {
-        Task::Train => updates(services, sums, spec, round).await?,
+        Task::Train => updates(services, sums, (spec, round), upstream.round_trip()).await?,
         Task::Evaluate => evaluations(&mut services.db.read().await?, round).await?,
         Task::Describe => descriptions(&mut services.db.read().await?, round).await?,
     };
@@ -59,14 +60,22 @@ pub(crate) async fn deliver(
     Ok(())
 }
 
-async fn updates(services: &Services, sums: &Sums, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<Part, CommitError> {
+async fn updates(
+    services: &Services,
+    sums: &Sums,
+    (spec, round): (&Arc<JobSpec>, &RoundRow),
+    round_trip: Option<Duration>,
+) -> Result<Part, CommitError> {
     let sum = running_sum(services, sums, spec, round).await?;
     let (base_version, written) = (round.base_version, Arc::clone(spec));
     let body = blocking(move || body_of(&sum, &written, base_version)).await;
     let mut tx = services.db.read().await?;
-    let PartFigures { examples, loss, steps, work_ms } = tx.part_figures(round.key()).await?;
+    let PartFigures { examples, loss, steps, work_ms, bytes_up } = tx.part_figures(round.key()).await?;
     let metrics = means(&mut tx, round.key()).await?;
-    Ok(Part::Updates { body, query: SumQuery { examples, loss, steps, train_ms: work_ms, metrics } })
+    let round_trip_ms = round_trip.and_then(|trip| u64::try_from(trip.as_millis()).ok());
+    let bytes_below = Some(bytes_up);
+    let query = SumQuery { examples, loss, steps, train_ms: work_ms, metrics, bytes_below, round_trip_ms };
+    Ok(Part::Updates { body, query })
 }
 
 async fn evaluations(tx: &mut Tx, round: &RoundRow) -> Result<Part, DbError> {

@@ -37,6 +37,9 @@ pub trait Upstream: Debug + Send + Sync {
     /// Whether the parent still waits for a part.
     fn is_open(&self, assignment: AssignmentId) -> BoxFuture<'_, Result<bool, UpstreamError>>;
 
+    /// How long the parent took to answer a short question lately; none before it was asked.
+    fn round_trip(&self) -> Option<Duration>;
+
     /// Sends what the reports of a part come to. The same may be sent again.
     fn deliver(&self, assignment: AssignmentId, part: Part) -> BoxFuture<'_, Result<Delivered, UpstreamError>>;
 

@@ -48,6 +48,20 @@ const COLUMNS: Column<Assignment>[] = [
   },
   { head: "Took", number: true, sort: tookMs, cell: (item) => duration(tookMs(item)) },
   { head: "Sum", number: true, wide: true, cell: (item) => bytes(item.bytes_up) },
+  {
+    head: "Saved",
+    number: true,
+    wide: true,
+    title: "bytes of its clients' updates, less those of the sum",
+    cell: (item) => (item.bytes_below === undefined ? "" : bytes(Math.max(item.bytes_below - item.bytes_up, 0))),
+  },
+  {
+    head: "Answered in",
+    number: true,
+    wide: true,
+    title: "how long this coordinator took to answer the relay",
+    cell: (item) => duration(item.round_trip_ms),
+  },
   { head: "Model", number: true, wide: true, cell: (item) => bytes(item.bytes_down) },
 ];
 

@@ -84,6 +84,7 @@ pub(super) async fn put_evaluation(
         // A report without tensors is never compressed.
         traffic: Traffic { bytes_up: bytes, raw_bytes_up: bytes, ..Traffic::default() },
         times: Times::default(),
+        below: None,
     };
     let (client_id, task) = (client.id, Task::Evaluate);
     let mut submission = Submission { client: client_id, job, assignment: id, task, report, body: None };
@@ -122,6 +123,7 @@ pub(super) async fn put_description(
         sha256: Sha256Hash::of(&body),
         traffic: Traffic { bytes_up: bytes, raw_bytes_up: bytes, ..Traffic::default() },
         times: Times::default(),
+        below: None,
     };
     let (client_id, task) = (client.id, Task::Describe);
     let mut submission = Submission { client: client_id, job, assignment: id, task, report, body: None };

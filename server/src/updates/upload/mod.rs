@@ -33,7 +33,7 @@ use super::claims::Claim;
 use super::figures::{Training, check_loss};
 use super::fold::Measured;
 use crate::blob::Staged;
-use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundRow, masked_key, update_key};
+use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, Below, DbError, Report, RoundRow, masked_key, update_key};
 use crate::lifecycle::acceptance::{Accepted, Submission};
 use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
 use crate::services::Services;
@@ -316,6 +316,10 @@ impl Upload {
             sha256,
             traffic,
             times: received.times,
+            below: match &self.told {
+                &Told::Sum(SumQuery { bytes_below: bytes, round_trip_ms, .. }) => Some(Below { bytes, round_trip_ms }),
+                Told::Update(_) | Told::Masked => None,
+            },
         }
     }
 

@@ -76,6 +76,11 @@ async fn versions(root: &World, leaves: &[&World], codec: &Value, combine: &str)
         let weight: u32 = (0..CLIENTS).map(|client| update(client, round.number).1).sum();
         assert_eq!((round.weight, round.training_loss), (weight.into(), Some(0.5)), "{round:?}");
     }
+    if leaves.len() > 1 {
+        for relay in root.assignments(job, ROUNDS).await {
+            assert!(relay.bytes_below.is_some_and(|bytes| bytes > 0), "{relay:?}");
+        }
+    }
     hashes
 }
 
