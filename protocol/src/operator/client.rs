@@ -82,6 +82,9 @@ pub struct Client {
     /// Whether it is at work: it has an open assignment, and was heard of in the last five minutes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub working: bool,
+    /// Of a relay that waits at this coordinator: the clients that wait behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<u32>,
     /// Number of rounds in which it reported.
     pub reported: u64,
     /// Number of rounds that closed before it reported.

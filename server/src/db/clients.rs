@@ -440,6 +440,7 @@ impl TryFrom<ClientWithCounts> for Client {
             last_seen_at_ms: client.last_seen_at_ms,
             online: false,
             working: false,
+            places: None,
             reported: row.reported,
             expired: row.expired,
             spare: row.spare,

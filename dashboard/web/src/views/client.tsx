@@ -12,9 +12,10 @@ import { StateTag } from "../ui/glyph";
 import { jobName } from "../ui/names";
 import { useNarrow } from "../ui/narrow";
 import { Ago, Attributes, Confirm, Empty, Hint, NotAvailable, Panel, Pending, Stat, Stats, When } from "../ui/parts";
+import { Seen } from "../ui/seen";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
 import { ClientCurves } from "./client-curves";
-import { DropRate, Seen } from "./clients";
+import { DropRate } from "./clients";
 import { Shape } from "./job-sessions";
 
 const PAGE = 50;

@@ -10,8 +10,10 @@ import { links, setQuery, useLocation } from "../router";
 import { useResource } from "../ui/connection";
 import { Glyph } from "../ui/glyph";
 import { useNarrow } from "../ui/narrow";
-import { Ago, Attributes, Choice, Command, Empty, NotAvailable, Panel, Pending, Share } from "../ui/parts";
+import { Attributes, Choice, Command, Empty, NotAvailable, Panel, Pending, Share } from "../ui/parts";
+import { Seen } from "../ui/seen";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
+import { TreePanel } from "./client-tree";
 import { Funnel } from "./job-sessions";
 
 const PAGE = 50;
@@ -55,6 +57,11 @@ export function ClientsView() {
         <>
           <ClientTable
             key={population}
+            population={population}
+            about={populations?.find(({ name }) => name === population)}
+          />
+          <TreePanel
+            key={`tree-${population}`}
             population={population}
             about={populations?.find(({ name }) => name === population)}
           />
@@ -151,17 +158,6 @@ const PHONE: readonly Column<Client>[] = [
     ),
   },
 ];
-
-/** Online while a coordinator holds a request of the client or the client is at work, else when it was last seen. */
-export function Seen({ client }: { client: Client }) {
-  if (!client.online) return <Ago at={client.last_seen_at_ms} />;
-  return (
-    <span class="online">
-      <i aria-hidden="true" />
-      {client.working ? "working" : "waiting"}
-    </span>
-  );
-}
 
 /** The share of a client's selections that were lost, as a bar. */
 export function DropRate({ client }: { client: Client }) {

@@ -80,12 +80,15 @@ pub(super) async fn list(
     let found = tx.clients(&list).await?;
     let online = Online::read(&app.fleet, &mut tx, app.clock.now_ms()).await?;
     drop(tx);
+    let waiting = app.fleet.lobby.candidates(population);
+    let places: BTreeMap<ClientId, u32> = waiting.iter().filter_map(|one| Some((one.client, one.relay?))).collect();
     let end = found.last().filter(|_| found.len() == limit as usize).map(|(_, end)| *end);
     let next = end.map(|(value, number)| match is_by_number {
         true => number.to_string(),
         false => Place(value, number).to_string(),
     });
-    Ok(Json(Page { items: found.into_iter().map(|(client, _)| client_view(client, &online)).collect(), next }))
+    let view = |client: Client| Client { places: places.get(&client.id).copied(), ..client_view(client, &online) };
+    Ok(Json(Page { items: found.into_iter().map(|(client, _)| view(client)).collect(), next }))
 }
 
 pub(super) async fn show(

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use tributary_protocol::device::{Assignment, CheckInResponse, OpenJobs};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
-use tributary_protocol::operator::{Job, Page, Round};
+use tributary_protocol::operator::{Client, Job, Page, Round};
 use tributary_protocol::problem::ProblemType;
+use tributary_protocol::relay::RELAY_ATTRIBUTE;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{JobState, Phase};
 use tributary_protocol::update::CodecName;
@@ -142,4 +143,18 @@ async fn relays_of_relays_make_the_same_model() {
     let device = root.device().await;
     let asked = device.request(Method::PUT, "/relay/jobs").json(&json!({ "jobs": [] }));
     Answer::to(asked).await.refused(ProblemType::Forbidden);
+}
+
+/// The list of clients has what the drawing of the tree needs.
+#[tokio::test]
+async fn the_list_of_clients_says_how_many_wait_behind_a_relay() {
+    let root = World::start_driven().await;
+    let [relay] = relays::<1>(&root).await;
+    let waits = relay.device().await.wait();
+    within_reason(root.until_waiting(1)).await;
+    let clients: Page<Client> = root.look("/clients?population=devices").await.ok();
+    let [client] = clients.items.as_slice() else { panic!("{clients:?}") };
+    let is_relay = client.granted.as_map().contains_key(RELAY_ATTRIBUTE);
+    assert_eq!((is_relay, client.online, client.places), (true, true, Some(1)), "{client:?}");
+    waits.abort();
 }
