@@ -42,8 +42,8 @@ impl Uplink {
         Self { context, round_trip_ms: AtomicU64::new(UNKNOWN) }
     }
 
-    /// How long the parent took to answer the last question that it does not hold, whether an order is open or a job has
-    /// ended. `None` before the first one.
+    /// How long the parent took to answer the last question that it does not hold: whether an order is open, or a job
+    /// has ended. `None` before the first one.
     pub fn round_trip(&self) -> Option<Duration> {
         Some(self.round_trip_ms.load(Relaxed)).filter(|ms| *ms != UNKNOWN).map(Duration::from_millis)
     }

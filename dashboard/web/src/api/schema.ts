@@ -244,6 +244,8 @@ export type Assignment = Traffic & {
   attributes?: Attributes;
   /** Model version that the client started from. */
   base_version?: number;
+  /** Of a relay: bytes of its clients' updates, which its parent did not receive. */
+  bytes_below?: number;
   /** Id of the client. */
   client: ClientId;
   /** Number of the client in the order of enrolment. */
@@ -271,6 +273,8 @@ export type Assignment = Traffic & {
   places?: number;
   /** Why the update was rejected or the client gave up. */
   reason?: string;
+  /** Of a relay: how long its parent took to answer it, as it said with its sum, in milliseconds. */
+  round_trip_ms?: number;
   /**
    * Course of the client's session, one character per event: `c` checked in, `a` assigned, `d`
    * downloaded, `t` trained, `u` uploaded; then `+` reported, `!` rejected, `x` failed, `i` interrupted
@@ -735,6 +739,8 @@ export interface Client {
   number: number;
   /** Whether it is here now: a coordinator holds a request of it until there is work, or it is at work. */
   online?: boolean;
+  /** Of a relay that waits at this coordinator: the clients that wait behind it. */
+  places?: number;
   /** Population of the client. */
   population: Name;
   /** Number of rounds in which its update was rejected; included in `failed`. */

@@ -139,6 +139,8 @@ pub(super) async fn assignments_are_listed_by_client_number(db: &Db) {
         base_version: 0,
         places: None,
         updates: None,
+        bytes_below: None,
+        round_trip_ms: None,
         staleness: 0,
         assigned_at_ms: 40,
         fetched_at_ms: None,

@@ -169,6 +169,7 @@ pub(super) fn report(examples: u32, loss: f64, accuracy: Option<f64>) -> Report 
         sha256: Sha256Hash::of(b"report"),
         traffic: traffic(7, 9),
         times: Times::default(),
+        below: None,
     }
 }
 

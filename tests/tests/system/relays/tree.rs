@@ -150,8 +150,14 @@ async fn relays_of_relays_make_the_same_model() {
 async fn the_list_of_clients_says_how_many_wait_behind_a_relay() {
     let root = World::start_driven().await;
     let [relay] = relays::<1>(&root).await;
-    let waits = relay.device().await.wait();
-    within_reason(root.until_waiting(1)).await;
+    // A job that needs more clients than there are.
+    root.job(job(&json!("f32"), "weighted_mean")).await;
+    let device = relay.device().await;
+    let waits = tokio::spawn(async move { next_work(&device).await });
+    let mut arrivals = root.app().signals.arrivals();
+    while root.app().fleet.lobby.len() == 0 {
+        within_reason(arrivals.changed()).await.unwrap();
+    }
     let clients: Page<Client> = root.look("/clients?population=devices").await.ok();
     let [client] = clients.items.as_slice() else { panic!("{clients:?}") };
     let is_relay = client.granted.as_map().contains_key(RELAY_ATTRIBUTE);
