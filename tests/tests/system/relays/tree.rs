@@ -155,7 +155,7 @@ async fn the_list_of_clients_says_how_many_wait_behind_a_relay() {
     let device = relay.device().await;
     let waits = tokio::spawn(async move { next_work(&device).await });
     let mut arrivals = root.app().signals.arrivals();
-    while root.app().fleet.lobby.len() == 0 {
+    while root.app().fleet.lobby.is_empty() {
         within_reason(arrivals.changed()).await.unwrap();
     }
     let clients: Page<Client> = root.look("/clients?population=devices").await.ok();
