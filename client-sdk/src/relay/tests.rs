@@ -195,7 +195,7 @@ fn query() -> SumQuery {
     }
 }
 
-const SUM: &str = "/sum?examples=90&loss=0.5&steps=6&train_ms=40";
+const SUM: &str = "/sum?examples=90&loss=0.5&steps=6&train_ms=40&bytes_below=4000";
 
 /// A sum of which a parent keeps what has arrived.
 fn long_sum() -> Bytes {

@@ -54,8 +54,9 @@ mod tests {
         let suits = |settings: &str| super::suits(&job(settings));
         assert_eq!(suits(""), Ok(()));
         assert_eq!(suits("aggregation.combine = 'uniform_mean'\nupdate.codec = 'top_k'"), Ok(()));
-        for kind in ["fed_prox', mu = 0.1", "scaffold', clients = 9", "fed_dyn', alpha = 0.1, clients = 9"] {
-            assert_eq!(suits(&format!("training.algorithm = {{ kind = '{kind} }}")), Ok(()));
+        for kind in ["fed_prox', mu = 0.1", "scaffold', clients = 99", "fed_dyn', alpha = 0.1, clients = 99"] {
+            let settings = format!("training.algorithm = {{ kind = '{kind} }}\naggregation.combine = 'uniform_mean'");
+            assert_eq!(suits(&settings), Ok(()), "{settings}");
         }
         assert_eq!(suits("aggregation.combine = 'uniform_mean'\nsecure_aggregation.clip = 1.0"), Ok(()));
         assert_eq!(suits("aggregation.optimizer = { kind = 'adam', learning_rate = 0.1 }"), Ok(()));
