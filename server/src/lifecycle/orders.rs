@@ -29,7 +29,7 @@ pub(crate) struct NewOrder<'a> {
 pub(crate) enum OrderError {
     #[error("this coordinator has another job called {0}")]
     NameTaken(String),
-    #[error("an operator of the relay has {0} this job")]
+    #[error("the part of this job here is {0} for good: delete it at the relay to play the job again")]
     Ended(JobState),
     #[error("this relay has played round {0} already")]
     Played(u32),
