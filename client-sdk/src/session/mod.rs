@@ -123,11 +123,11 @@ async fn worked<T: Trainer + ?Sized>(
         let group = ring::Together { context, identity, given, exchange, examples, host, watch };
         let mut train = |exchange: Exchanging<'_>| {
             // A training without the coordinator draws other batches than the one before.
-            let seed = match exchange.again {
-                0 => given.assignment.seed,
-                again => given.assignment.seed.derive("again", again),
-            };
-            let assignment = &Assignment { seed, ..given.assignment.clone() };
+            let again = (exchange.again > 0).then(|| {
+                let seed = given.assignment.seed.derive("again", exchange.again);
+                Assignment { seed, ..given.assignment.clone() }
+            });
+            let assignment = again.as_ref().unwrap_or(given.assignment);
             compute(trainer, host, &Given { assignment, exchange: Some(exchange), ..*given }, watch, context)
         };
         return Box::pin(ring::together(group, &mut train)).await;

@@ -338,13 +338,9 @@ impl Lockstep<'_> {
                 }
                 continue;
             };
-            let asked = match self.tells(&told.outcome).await {
-                Ok(None) => {
-                    self.told = Some(told);
-                    return Ok(false);
-                }
-                Ok(Some(answer)) => Ok(answer),
-                Err(error) => Err(error),
+            let Some(asked) = self.tells(&told.outcome).await.transpose() else {
+                self.told = Some(told);
+                return Ok(false);
             };
             let is_counted = match patient(&self.member, asked).await? {
                 Some(RingAnswer::Upload(figures)) => {
