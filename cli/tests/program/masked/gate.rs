@@ -2,7 +2,7 @@
 //! and starts it again with the same state folder.
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
@@ -17,6 +17,7 @@ use tributary_client::Client;
 use tributary_protocol::seed::Stream;
 
 use super::exchanges::{Exchanges, call_of};
+use crate::support::process;
 
 /// Most requests of an exchange between two kills of a client. An exchange takes five; after a kill it begins again.
 const GAP_MAX: u64 = 5;
@@ -108,7 +109,7 @@ impl Gate {
 
     /// Kills the client for good.
     pub(super) async fn stop(self) {
-        end(self.shared.client.lock().await.take());
+        process::kill(self.shared.client.lock().await.take());
     }
 }
 
@@ -116,16 +117,8 @@ impl Drop for Gate {
     fn drop(&mut self) {
         self.accepting.abort();
         if let Ok(mut client) = self.shared.client.try_lock() {
-            end(client.take());
+            process::kill(client.take());
         }
-    }
-}
-
-/// SIGKILL.
-fn end(client: Option<Child>) {
-    if let Some(mut client) = client {
-        let _ = client.kill();
-        let _ = client.wait();
     }
 }
 
@@ -135,15 +128,7 @@ impl Shared {
     }
 
     fn spawn(&self) -> Child {
-        Command::new(env!("CARGO_BIN_EXE_tributary"))
-            .args(&self.arguments)
-            .current_dir(&self.folder)
-            .env_clear()
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
+        process::client(&self.arguments, &self.folder)
     }
 
     /// Kills the client and starts it again. A separate task, because the end of the connection would cancel the one
@@ -153,7 +138,7 @@ impl Shared {
         tokio::spawn(async move {
             let mut client = shared.client.lock().await;
             if let Some(running) = client.take() {
-                end(Some(running));
+                process::kill(Some(running));
                 *client = Some(shared.spawn());
             }
         })

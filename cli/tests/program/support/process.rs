@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
@@ -99,5 +99,26 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A client's process, which says nothing.
+pub(crate) fn client(arguments: &[String], folder: &Path) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_tributary"))
+        .args(arguments)
+        .current_dir(folder)
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// SIGKILL.
+pub(crate) fn kill(client: Option<Child>) {
+    if let Some(mut client) = client {
+        let _ = client.kill();
+        let _ = client.wait();
     }
 }

@@ -98,7 +98,7 @@ impl Joined {
             };
             keep_alive(place, (&mut *left, &mut *right), timer, mixing).await;
             if let Err(error) = mixed {
-                // The neighbours in the ring are told whom to blame. Otherwise they would blame this member.
+                // A neighbour blames whoever ends a link, unless it is told which member failed.
                 let blamed = blamed(place, &error);
                 join(give_up(place, blamed, &mut *left, timer), give_up(place, blamed, &mut *right, timer)).await;
                 return Err(error);

@@ -115,7 +115,7 @@ impl<'a> Member<'a> {
             async { self.accepted(&admission, left, roster).await.map(&made).map_err(|_| unreachable(roster, left)) };
         let opened =
             async { self.opened(group, right, roster).await.map(&made).map_err(|_| unreachable(roster, right)) };
-        // The reachable neighbour is told which member was not reached. Otherwise it would blame this one.
+        // A neighbour blames whoever ends a link, unless it is told which member failed.
         match join(accepted, opened).await {
             (Ok(from), Ok(to)) => Ok((from, to)),
             (Err(stall), Ok(link)) => {

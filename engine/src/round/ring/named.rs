@@ -1,5 +1,7 @@
 //! Who mixes with whom where the job names edges between clients.
 
+use std::collections::HashMap;
+
 use tributary_protocol::graph::{Edge, connected};
 
 /// The edges among the members with these numbers, in the order of the ring, as pairs of ranks. Members that no path of
@@ -9,8 +11,8 @@ pub fn named_edges(named: &[[u32; 2]], numbers: &[u64]) -> Vec<Edge> {
     if named.is_empty() {
         return Vec::new();
     }
-    let rank =
-        |number: u32| numbers.iter().zip(0u16..).find(|(own, _)| **own == u64::from(number)).map(|(_, rank)| rank);
+    let ranks: HashMap<u64, u16> = numbers.iter().copied().zip(0..).collect();
+    let rank = |number: u32| ranks.get(&number.into()).copied();
     let between = |&[one, other]: &[u32; 2]| Some((rank(one)?, rank(other)?));
     connected(named.iter().filter_map(between).collect(), u16::try_from(numbers.len()).unwrap_or(u16::MAX))
 }

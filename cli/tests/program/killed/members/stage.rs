@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -14,7 +14,7 @@ use tributary_protocol::seed::Seed;
 
 use super::taps::{before_coordinator, before_listener};
 use crate::support::operator::Operator;
-use crate::support::process::{Process, Setup};
+use crate::support::process::{self, Process, Setup};
 
 pub(super) const MEMBERS: usize = 4;
 /// Columns of the tables: enough that a frame of sums is longer than any other one.
@@ -202,15 +202,7 @@ impl Member {
     }
 
     fn spawn(&self) -> Child {
-        Command::new(env!("CARGO_BIN_EXE_tributary"))
-            .args(&self.arguments)
-            .current_dir(&self.folder)
-            .env_clear()
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
+        process::client(&self.arguments, &self.folder)
     }
 }
 
@@ -232,10 +224,7 @@ impl Shared {
 
     /// SIGKILL.
     pub(super) fn kill(&self, victim: usize) {
-        if let Some(mut process) = self.members[victim].process.lock().unwrap().take() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        process::kill(self.members[victim].process.lock().unwrap().take());
     }
 
     pub(super) async fn fail(&self, victim: usize, fault: Fault) {

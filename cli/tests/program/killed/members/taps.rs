@@ -28,28 +28,30 @@ type Whose = (Arc<Shared>, usize);
 
 /// The way of a member to the coordinator.
 pub(super) async fn before_coordinator(calls: TcpListener, to: SocketAddr, whose: Whose) {
-    while let Ok((from, _)) = calls.accept().await {
-        let whose = whose.clone();
-        tokio::spawn(async move {
-            let Ok(to) = TcpStream::connect(to).await else { return };
-            let ((from_read, mut from_write), (mut to_read, to_write)) = (from.into_split(), to.into_split());
-            tokio::select! {
-                () = calling(from_read, to_write, whose) => {}
-                _ = copy(&mut to_read, &mut from_write) => {}
-            }
-        });
-    }
+    before(calls, to, whose, calling).await;
 }
 
 /// The way of other members to one that listens.
 pub(super) async fn before_listener(links: TcpListener, to: SocketAddr, whose: Whose) {
-    while let Ok((from, _)) = links.accept().await {
+    before(links, to, whose, sending).await;
+}
+
+/// What comes is passed on by `passes`, and what goes back as it is.
+async fn before<F>(
+    listener: TcpListener,
+    to: SocketAddr,
+    whose: Whose,
+    passes: fn(OwnedReadHalf, OwnedWriteHalf, Whose) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    while let Ok((from, _)) = listener.accept().await {
         let whose = whose.clone();
         tokio::spawn(async move {
             let Ok(to) = TcpStream::connect(to).await else { return };
             let ((from_read, mut from_write), (mut to_read, to_write)) = (from.into_split(), to.into_split());
             tokio::select! {
-                () = sending(from_read, to_write, whose) => {}
+                () = passes(from_read, to_write, whose) => {}
                 _ = copy(&mut to_read, &mut from_write) => {}
             }
         });
