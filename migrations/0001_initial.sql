@@ -417,6 +417,8 @@ create table assignments (
     examples bigint not null check (examples >= 0),
     -- Of a relay: most updates of its sum; 0: the client brings an update of its own.
     places bigint not null default 0 check (places >= 0),
+    -- In a coded round: its row of the code, with its parts, as JSON.
+    share text,
     -- Of the member that brings the sum of its group: the updates in it; 0 for everybody else.
     brings bigint not null default 0 check (brings >= 0),
     -- Deadline and seed of an assignment in a buffer, which outlasts its round; null: they are those of the round.

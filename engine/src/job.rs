@@ -8,7 +8,7 @@ use tributary_protocol::fixed::Weight;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::inputs::Inputs;
-use tributary_protocol::job_file::{JobFile, JobFileError, Mode};
+use tributary_protocol::job_file::{Coded, JobFile, JobFileError, Mode};
 use tributary_protocol::model::{Companion, ParameterList, ParameterListError, ParameterSpec};
 use tributary_protocol::plan::{Algorithm, Masking};
 use tributary_protocol::safetensors::{model_file_beginning, model_metadata};
@@ -24,6 +24,8 @@ use crate::aggregate::{
     Accumulator, CapsError, ControlStep, Discount, Dynamic, Elastic, Gathering, Optimizer, Reports, SumCaps, Weighing,
     gathering_of, optimizer_of, share,
 };
+use crate::coded::cyclic::WEIGHT_MAX;
+use crate::coded::rows::Rows;
 use crate::privacy::{BudgetError, Terms};
 use crate::round::masking::{GroupParameters, MaskingPolicy, ParametersError};
 use crate::round::{Calendar, CalendarError, Needs};
@@ -75,6 +77,12 @@ pub enum SpecError {
     Budget(#[from] BudgetError),
     #[error("[secure_aggregation] {0}")]
     Groups(#[from] ParametersError),
+    #[error(
+        "[coded] code: with {parts} parts and {stragglers} stragglers it has no matrix whose weights are at most \
+         {WEIGHT_MAX}: take a number of parts that is a multiple of {}, and \"fractional\"",
+        stragglers + 1
+    )]
+    Code { parts: usize, stragglers: u16 },
 }
 
 impl JobSpec {
@@ -97,6 +105,11 @@ impl JobSpec {
             updates_max: file.updates_max(),
         };
         Accumulator::new(0, caps)?;
+        if let Some(Coded { parts, stragglers, code }) = &file.coded
+            && Rows::of(*code, parts.len(), (*stragglers).into()).is_none()
+        {
+            return Err(SpecError::Code { parts: parts.len(), stragglers: *stragglers });
+        }
         if let Some(policy) = MaskingPolicy::of(&file, file.round.goal()) {
             GroupParameters::check(&policy)?;
         }
@@ -340,6 +353,7 @@ pub fn plan_of(file: &JobFile) -> Plan {
         masking: first_masking(file),
         ring: file.group.is_some(),
         exchange: file.group.as_ref().and_then(|group| group.topology.exchange()),
+        coded: file.coded.is_some(),
     }
 }
 

@@ -91,6 +91,7 @@ abilities! {
     Ring = "feature:ring",
     Exchange = "feature:exchange",
     Gossip = "feature:gossip",
+    Parts = "feature:parts",
 }
 
 /// Abilities of the first release: so many at the beginning of [`Ability::ALL`]. It never changes.
@@ -131,6 +132,7 @@ impl Abilities {
                 plan.ring.then_some(Ability::Ring),
                 plan.exchange.map(|_| Ability::Exchange),
                 plan.exchange.and_then(|exchange| exchange.gossip).map(|_| Ability::Gossip),
+                plan.coded.then_some(Ability::Parts),
             ]
             .into_iter()
             .flatten()

@@ -66,6 +66,7 @@ use crate::abilities::Abilities;
 use crate::analysis::Analysis;
 pub use crate::attributes::{ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, Attributes, AttributesError};
 use crate::classes::ClassCounts;
+use crate::coded::CodedTerms;
 use crate::credential::{Attestation, IssuedCertificate, Renewal};
 use crate::download::{CompanionFile, Download, FormFile, ModelDeltaFile};
 #[cfg(feature = "openapi")]
@@ -358,6 +359,9 @@ pub struct Assignment {
     /// that reaches its goal closes before its deadline. Large cohorts ask less often.
     #[serde(default = "ask_every_ms_default")]
     pub ask_every_ms: u64,
+    /// The parts of the data to train on, in a coded round. Absent in others, where `data` names the examples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coded: Option<Box<CodedTerms>>,
     /// The part of a relay in the round. Absent for clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<Box<RelayTerms>>,
@@ -409,6 +413,9 @@ pub struct Plan {
     /// What the members of a group exchange while they train. Absent where they meet after their trainings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchange: Option<Exchange>,
+    /// Whether each client trains on the parts that its assignment names ([`Assignment::coded`]). Absent otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub coded: bool,
 }
 
 impl Plan {

@@ -45,6 +45,7 @@ pub mod attributes;
 pub mod body;
 pub mod card;
 pub mod classes;
+pub mod coded;
 pub mod cpu;
 pub mod credential;
 pub mod device;

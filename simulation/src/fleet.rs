@@ -73,5 +73,6 @@ fn candidate(number: u64) -> Arc<Candidate> {
         masks: true,
         signs: true,
         relay: None,
+        share: None,
     })
 }

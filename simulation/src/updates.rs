@@ -71,7 +71,12 @@ impl Updates {
     ) -> Result<(), SimulationError> {
         let Update { values, contribution, loss, steps } = update;
         let figures = Figures { contribution, loss: Some(loss), norm: Some(norm), steps, ..Figures::default() };
-        self.facts.push(Facts { figures, weight: spec.discount().weight(contribution.weight, staleness), enrolment });
+        self.facts.push(Facts {
+            figures,
+            weight: spec.discount().weight(contribution.weight, staleness),
+            enrolment,
+            row: None,
+        });
         match self.weighing {
             Some(weighing) => {
                 let share = spec.discount().share(weighing, contribution, staleness);

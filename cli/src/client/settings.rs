@@ -78,9 +78,10 @@ pub(super) struct ClientSettings {
     pub(super) advertise: Option<String>,
     #[command(flatten)]
     pub(super) examples: ExampleArgs,
-    /// A named example set, for jobs whose file has this name in `data`: a CSV file, or a Parquet file whose name ends
-    /// in .parquet; may be repeated. In the file: the table `sets`, with the settings of `examples` for each name.
-    #[arg(long = "set", value_name = "NAME=FILE", value_parser = parse_set, conflicts_with = "fleet")]
+    /// A named example set, for jobs whose file has this name in `data`, or as a part in `[coded]`: a CSV file, or a
+    /// Parquet file whose name ends in .parquet; may be repeated. In the file: the table `sets`, with the settings of
+    /// `examples` for each name.
+    #[arg(long = "set", visible_alias = "part", value_name = "NAME=FILE", value_parser = parse_set, conflicts_with = "fleet")]
     #[serde(deserialize_with = "set_table")]
     pub(super) sets: Vec<(Name, ExampleArgs)>,
     #[command(flatten)]

@@ -37,6 +37,7 @@ pub(crate) fn job_file(args: &DemoArgs) -> JobFile {
         privacy: None,
         secure_aggregation: None,
         group: None,
+        coded: None,
         stop: StopPolicy { rounds: Some(args.rounds()), accuracy: args.target, ..StopPolicy::default() },
         schedule: None,
         retention: tributary_protocol::job_file::Retention::default(),

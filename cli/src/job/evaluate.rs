@@ -54,6 +54,7 @@ fn only_evaluating(job: &Job, versions: &[u32], name: Option<Name>) -> Result<Jo
         privacy: None,
         secure_aggregation: None,
         group: None,
+        coded: None,
         ..job.file.clone()
     })
 }

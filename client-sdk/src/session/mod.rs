@@ -35,7 +35,7 @@ use crate::store::client_state::ClientState;
 use crate::store::state::{Finished, Identity, Pending, Work};
 #[cfg(feature = "group")]
 use crate::tasks::Exchanging;
-use crate::tasks::{Completed, Given, answer, describe, evaluate, train};
+use crate::tasks::{Completed, Given, answer, describe, evaluate, train, train_parts};
 use crate::trainer::{TrainError, Trainer};
 use crate::transport::upload::{Figures, Upload};
 
@@ -217,9 +217,10 @@ fn compute<T: Trainer + ?Sized>(
         return Err(TrainError::NoExamples);
     }
     match given.assignment.task {
-        Task::Train => match &given.assignment.plan.analysis {
-            Some(analysis) => answer(context.table.as_deref(), analysis, given, context.describe_floor),
-            None => train(trainer, given, &should_stop),
+        Task::Train => match (&given.assignment.plan.analysis, &given.assignment.coded) {
+            (Some(analysis), _) => answer(context.table.as_deref(), analysis, given, context.describe_floor),
+            (None, Some(terms)) => train_parts(trainer, given, terms, &should_stop),
+            (None, None) => train(trainer, given, &should_stop),
         },
         Task::Evaluate => evaluate(trainer, given, &should_stop),
         Task::Describe => describe(trainer, given, context.describe_floor),
@@ -282,6 +283,14 @@ async fn deliver(
             }
             let (body, begun) = (&finished.body, finished.begun);
             let upload = Upload { id, figures: Figures::Update(query), body, sha256: *sha256, begun };
+            coordinator.upload(secret, &upload).await?
+        }
+        Work::Sum { query, sha256 } => {
+            if coordinator.status(secret, id, true).await?.reported {
+                return Ok(0);
+            }
+            let (body, begun) = (&finished.body, finished.begun);
+            let upload = Upload { id, figures: Figures::Sum(query), body, sha256: *sha256, begun };
             coordinator.upload(secret, &upload).await?
         }
         Work::Evaluation(report) => coordinator.put_evaluation(secret, id, None, report).await?,

@@ -141,7 +141,7 @@ impl Step {
             Ok(retry_after_ms) => {
                 let retry_after = Duration::from_millis(retry_after_ms);
                 Self::End(Ok(match pending.work {
-                    Work::Update { .. } => Outcome::Contributed { round, retry_after },
+                    Work::Update { .. } | Work::Sum { .. } => Outcome::Contributed { round, retry_after },
                     Work::Evaluation(_) => Outcome::Evaluated { round, retry_after },
                     Work::Description(_) => Outcome::Described { round, retry_after },
                 }))

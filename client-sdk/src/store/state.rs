@@ -13,6 +13,7 @@ use tributary_protocol::device::{Assignment, EvaluationReport, UpdateQuery};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId, Name, Secret};
 use tributary_protocol::inputs::Description;
+use tributary_protocol::relay::SumQuery;
 use zeroize::Zeroizing;
 
 use super::client_state::ClientState;
@@ -124,6 +125,11 @@ pub(crate) enum Work {
         query: UpdateQuery,
         sha256: Sha256Hash,
     },
+    /// The sum of the updates of several parts, and the hash of its body.
+    Sum {
+        query: SumQuery,
+        sha256: Sha256Hash,
+    },
     Evaluation(EvaluationReport),
     Description(Description),
 }
@@ -189,7 +195,9 @@ impl State {
         };
         let body = match &pending.work {
             Work::Evaluation(_) | Work::Description(_) => Some(Vec::new()),
-            Work::Update { sha256, .. } => self.store.get(UPDATE)?.filter(|body| Sha256Hash::of(body) == *sha256),
+            Work::Update { sha256, .. } | Work::Sum { sha256, .. } => {
+                self.store.get(UPDATE)?.filter(|body| Sha256Hash::of(body) == *sha256)
+            }
         };
         match body {
             Some(body) => Ok(Some(Finished { pending, body: body.into(), begun: true })),
@@ -202,7 +210,7 @@ impl State {
 
     /// Stores finished work before it is delivered.
     pub(crate) fn save_finished(&self, finished: &Finished) -> Result<(), StoreError> {
-        if matches!(finished.pending.work, Work::Update { .. }) {
+        if matches!(finished.pending.work, Work::Update { .. } | Work::Sum { .. }) {
             self.store.put(UPDATE, &finished.body, Durability::Process)?;
         }
         self.save_pending(&finished.pending)

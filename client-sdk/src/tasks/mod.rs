@@ -3,6 +3,7 @@
 //! | part | what it is |
 //! |---|---|
 //! | `train`, `evaluate`, `describe`, `answer` | the tasks, from what they are [`Given`] to what they have [`Completed`] |
+//! | `coded` | the same task over the parts of a coded round |
 //! | `algorithm` | the client's half of each algorithm |
 //! | `trainings`, `personal`, `compute` | the calls of the trainer |
 //! | `checkpoints` | checkpoints of a training that goes on |
@@ -11,6 +12,7 @@
 mod algorithm;
 mod answer;
 mod checkpoints;
+mod coded;
 mod completed;
 mod compute;
 mod describe;
@@ -24,6 +26,7 @@ mod train;
 mod trainings;
 
 pub(crate) use answer::answer;
+pub(crate) use coded::train_parts;
 pub(crate) use completed::Completed;
 pub(crate) use describe::describe;
 pub(crate) use encode::sent;

@@ -32,8 +32,11 @@ impl<'a> Trainings<'a> {
         let Given { assignment, base, state, .. } = *given;
         let own = personal::own(&base.parts, || state.kept(assignment));
         // A training that goes on with the values of others goes on in this session alone.
-        let may_suspend =
-            given.exchange.is_none() && assignment.plan.cadence.push_every == 1 && training.personal_epochs.is_none();
+        // A checkpoint does not say of which part of the data it is.
+        let may_suspend = !assignment.plan.coded
+            && given.exchange.is_none()
+            && assignment.plan.cadence.push_every == 1
+            && training.personal_epochs.is_none();
         Self {
             given: *given,
             model: algorithm.start(personal::with_own(&base.model, &base.parts, own.as_deref())),

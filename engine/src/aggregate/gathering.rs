@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use tributary_protocol::coded::Code;
 use tributary_protocol::figures::Figures;
 use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::job_file::{
@@ -11,6 +12,7 @@ use tributary_protocol::model::Companion;
 use tributary_protocol::plan::{Algorithm, Optimizer};
 
 use super::robust::{Distances, Middle, centre, krum};
+use crate::coded::cyclic::decode;
 
 /// Added to losses, so that a loss of 0 has a power (as in the authors' code of q-FedAvg).
 const LOSS_FLOOR: f64 = 1e-10;
@@ -23,6 +25,8 @@ pub struct Facts {
     pub weight: Weight,
     /// Enrolment number of the client.
     pub enrolment: u64,
+    /// Of a combination of a cyclic code: its entry for each part.
+    pub row: Option<Vec<f64>>,
 }
 
 impl Facts {
@@ -88,6 +92,8 @@ pub enum Reports {
     Clipped { norm: f64 },
     /// FedNova, for steps with this momentum and this product of learning rate and proximal weight.
     Normalised { momentum: f64, proximal_rate: f64 },
+    /// The cyclic code: the weights by which the combinations that came give the mean over all parts.
+    Decoded,
 }
 
 /// Coefficients that follow from the distances of pairs.
@@ -120,6 +126,9 @@ pub enum Recipe {
 
 /// The gathering of a job's rounds that start from this model version.
 pub fn gathering_of(file: &JobFile, version: u32) -> Gathering {
+    if file.coded.as_ref().is_some_and(|coded| coded.code == Code::Cyclic) {
+        return Gathering::Reports(Reports::Decoded);
+    }
     match file.aggregation.combine {
         Combine::WeightedMean => match file.training.algorithm {
             Algorithm::FedNova { mu } => {
@@ -234,6 +243,12 @@ impl Reports {
                 let coefficient = |(share, count): (&f64, &f64)| share * effective / count;
                 (!is_equal).then(|| shares.iter().zip(&counts).map(coefficient).collect())
             }
+            Self::Decoded => {
+                let rows: Option<Vec<&[f64]>> = facts.iter().map(|facts| facts.row.as_deref()).collect();
+                // Rows that do not decode make no model: it is not finite, and its round is abandoned.
+                let undecoded = || vec![f64::NAN; facts.len()];
+                Some(rows.and_then(|rows| decode(&rows)).unwrap_or_else(undecoded))
+            }
         }
     }
 }
@@ -311,14 +326,37 @@ mod tests {
         let weight = Weight::examples(1);
         let contribution = Contribution::of_one(weight);
         let figures = Figures { contribution, norm: Some(norm), loss: Some(loss), ..Figures::default() };
-        Facts { figures, weight, enrolment: 1 }
+        Facts { figures, weight, enrolment: 1, row: None }
     }
 
     /// The mean of a group under secure aggregation.
     fn of_group(members: u32, norm: f64) -> Facts {
         let weight = Weight::examples(members);
         let contribution = Contribution { weight, updates: members };
-        Facts { figures: Figures { contribution, norm: Some(norm), ..Figures::default() }, weight, enrolment: 1 }
+        Facts {
+            figures: Figures { contribution, norm: Some(norm), ..Figures::default() },
+            weight,
+            enrolment: 1,
+            row: None,
+        }
+    }
+
+    /// Rows (1/2, 1, 0), (0, 1, -1), (1/2, 0, 1): any two of three members give the sum of all parts.
+    #[test]
+    fn combinations_of_a_cyclic_code_are_decoded() {
+        let decoded = Gathering::Reports(Reports::Decoded);
+        let combination = |row: [f64; 3]| Facts { row: Some(row.to_vec()), ..of(1.0, 1.0) };
+        let [first, second, third] = [[0.5, 1.0, 0.0], [0.0, 1.0, -1.0], [0.5, 0.0, 1.0]].map(combination);
+        for (facts, wanted) in [
+            ([first.clone(), second.clone()], [2.0, -1.0]),
+            ([first.clone(), third.clone()], [1.0, 1.0]),
+            ([second, third], [1.0, 2.0]),
+        ] {
+            let Recipe::Mixture(coefficients) = decoded.recipe(&facts, None) else { panic!("combinations are mixed") };
+            coefficients.iter().zip(wanted).for_each(|(got, wanted)| near(*got, wanted));
+        }
+        let Recipe::Mixture(coefficients) = decoded.recipe(&[first], None) else { panic!() };
+        assert!(coefficients[0].is_nan(), "one combination lacks a part");
     }
 
     #[test]

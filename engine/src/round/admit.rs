@@ -6,12 +6,13 @@ use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::Plan;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Name;
-use tributary_protocol::job_file::{Eligibility, EvaluationPlace, EvaluationPolicy, JobFile, Mode};
+use tributary_protocol::job_file::{Coded, Eligibility, EvaluationPlace, EvaluationPolicy, JobFile, Mode};
 use tributary_protocol::plan::GroupTrust;
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
 
 use super::candidate::Candidate;
+use super::coded::held;
 use super::sums::suits;
 use crate::privacy::Participation;
 
@@ -40,6 +41,8 @@ pub struct EligibilityRules<'a> {
     on_coordinator: bool,
     /// Why relays can take no part; `Ok` if they can.
     relays: Result<(), &'static str>,
+    /// The parts of which a client must hold one.
+    coded: Option<&'a Coded>,
 }
 
 /// What the SDKs of a job's clients must be able to do, by task. It is found once for a job, as a network may have a
@@ -89,6 +92,8 @@ pub enum Ineligible {
     LeftOut,
     #[error("it has no example set {0}")]
     NoSet(Name),
+    #[error("it holds no part of the job's data")]
+    NoPart,
     #[error("it took part in round {0}, too recently")]
     Separation(u32),
     /// The most updates of one client in a buffer.
@@ -149,6 +154,7 @@ impl<'a> EligibilityRules<'a> {
             evaluators: job.evaluation.as_ref().map(|EvaluationPolicy { attributes, .. }| attributes),
             on_coordinator: job.evaluation.as_ref().is_some_and(|policy| policy.place == EvaluationPlace::Coordinator),
             relays: suits(job),
+            coded: job.coded.as_ref().filter(|_| task == Task::Train),
         }
     }
 }
@@ -181,7 +187,7 @@ pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &Eligibility
     if rules.asks && !candidate.answers {
         return Err(Ineligible::NoAnswers);
     }
-    if !rules.asks && candidate.has_other_table(rules.data, rules.schema) {
+    if !rules.asks && rules.coded.is_none() && candidate.has_other_table(rules.data, rules.schema) {
         return Err(Ineligible::Schema);
     }
     let evaluators = rules.evaluators.filter(|attributes| !attributes.is_empty());
@@ -207,6 +213,9 @@ pub fn admit(candidate: &Candidate, last_round: Option<u32>, rules: &Eligibility
         }
     }
     has_attributes(candidate, &rules.eligibility.attributes)?;
+    if let Some(coded) = rules.coded {
+        return holds_a_part(candidate, coded, rules.schema);
+    }
     // A client that only answers has a table, and no examples to train on.
     let wanted = rules.eligibility.examples_min;
     if rules.asks && wanted <= 1 { Ok(()) } else { has_examples(set.examples, wanted) }
@@ -254,6 +263,16 @@ fn trains(candidate: &Candidate, evaluators: Option<&BTreeMap<String, String>>) 
     if evaluates { Err(Ineligible::Evaluator) } else { Ok(()) }
 }
 
+/// Whether it holds a part, and each that it holds was prepared for the job.
+fn holds_a_part(candidate: &Candidate, coded: &Coded, schema: Option<Sha256Hash>) -> Result<(), Ineligible> {
+    let parts = held(candidate, coded);
+    if parts.is_empty() {
+        return Err(Ineligible::NoPart);
+    }
+    let is_other = |place: usize| candidate.has_other_table(Some(&coded.parts[place]), schema);
+    if parts.places().any(is_other) { Err(Ineligible::Schema) } else { Ok(()) }
+}
+
 fn has_attributes(candidate: &Candidate, wanted: &BTreeMap<String, String>) -> Result<(), Ineligible> {
     let held = candidate.attributes.as_map();
     match wanted.iter().find(|(name, value)| held.get(*name) != Some(*value)) {
@@ -278,6 +297,7 @@ fn is_rested(last_round: Option<u32>, rules: &EligibilityRules<'_>) -> Result<()
 #[cfg(test)]
 mod tests {
     use tributary_protocol::abilities::Ability;
+    use tributary_protocol::coded::Code;
     use tributary_protocol::example_sets::{ExampleSet, ExampleSets};
     use tributary_protocol::id::ClientId;
 
@@ -298,6 +318,7 @@ mod tests {
             masks: false,
             signs: false,
             relay: None,
+            share: None,
         }
     }
 
@@ -338,6 +359,7 @@ mod tests {
             evaluators: Some(&evaluators),
             on_coordinator: false,
             relays: Ok(()),
+            coded: None,
         };
         let android = ("platform", "android");
         let evaluator = ("evaluator", "true");
@@ -416,6 +438,7 @@ mod tests {
             evaluators: None,
             on_coordinator: false,
             relays: Ok(()),
+            coded: None,
         };
         let with = |schema| Candidate { schema, ..candidate(&[], 10) };
         for (held, wanted, is_admitted) in [
@@ -427,6 +450,42 @@ mod tests {
             let admitted = admit(&with(held), None, &rules(wanted));
             assert_eq!(admitted, if is_admitted { Ok(()) } else { Err(Ineligible::Schema) });
         }
+    }
+
+    #[test]
+    fn a_client_of_a_coded_job_holds_a_part() {
+        let [north, south] = ["north", "south"].map(|name| name.parse::<Name>().unwrap());
+        let coded = Coded { parts: vec![north.clone(), south.clone()], stragglers: 1, code: Code::Fractional };
+        let [ours, theirs] = [b"ours", b"them"].map(|text| Sha256Hash::of(text));
+        let eligibility = Eligibility::default();
+        let rules = EligibilityRules {
+            task: Task::Train,
+            round: 1,
+            data: None,
+            codec: CodecName::F32,
+            form: None,
+            needs: Abilities::NONE,
+            schema: Some(ours),
+            asks: false,
+            masks: false,
+            signs: false,
+            eligibility: &eligibility,
+            evaluators: None,
+            on_coordinator: false,
+            relays: Ok(()),
+            coded: Some(&coded),
+        };
+        let admitted = |sets: &[(&Name, u64, Option<Sha256Hash>)]| {
+            let set = |(name, examples, schema): &(&Name, u64, _)| {
+                (Name::clone(name), ExampleSet { examples: *examples, schema: *schema })
+            };
+            let sets = sets.iter().map(set).collect::<BTreeMap<_, _>>().try_into().unwrap();
+            admit(&Candidate { sets, ..candidate(&[], 0) }, None, &rules)
+        };
+        assert_eq!(admitted(&[(&south, 3, Some(ours))]), Ok(()), "without examples that have no name");
+        assert_eq!(admitted(&[(&south, 0, Some(ours))]), Err(Ineligible::NoPart));
+        assert_eq!(admitted(&[]), Err(Ineligible::NoPart));
+        assert_eq!(admitted(&[(&south, 3, Some(ours)), (&north, 3, Some(theirs))]), Err(Ineligible::Schema));
     }
 
     #[test]
@@ -450,6 +509,7 @@ mod tests {
                 evaluators: None,
                 on_coordinator: false,
                 relays: Ok(()),
+                coded: None,
             };
             admit(candidate, None, &rules)
         };
@@ -502,6 +562,7 @@ mod tests {
             evaluators: Some(&BTreeMap::new()),
             on_coordinator: false,
             relays: Ok(()),
+            coded: None,
         };
         assert_eq!(admit(&candidate(&[], 1), Some(2), &rules), Ok(()));
         assert!(admit(&candidate(&[], 0), None, &rules).is_err());

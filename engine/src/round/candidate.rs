@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tributary_protocol::abilities::Abilities;
+use tributary_protocol::coded::Share;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::example_sets::{ExampleSet, ExampleSets};
 use tributary_protocol::hash::Sha256Hash;
@@ -35,13 +36,16 @@ pub struct Candidate {
     pub signs: bool,
     /// Clients that it stands for, if it is a relay.
     pub relay: Option<u32>,
+    /// Its share of a coded round; none until it is drawn, and in others.
+    pub share: Option<Box<Share>>,
 }
 
 impl Candidate {
     /// The number of updates that it can bring.
     #[must_use]
     pub fn places(&self) -> u32 {
-        self.relay.unwrap_or(1)
+        let shared = || self.share.as_ref().map_or(1, |share| share.updates());
+        self.relay.unwrap_or_else(shared)
     }
 
     /// The most updates that it can bring to a job: a relay may stand for more clients with an example set than

@@ -14,6 +14,7 @@ use tributary_protocol::state::{AbandonReason, Phase, Task};
 use super::buffer::next_buffer_step;
 use super::candidate::Candidate;
 use super::clocks::{Absence, Clocks, next_clocked_step};
+use super::coded::shared_out;
 use super::cohort::choose_cohort;
 use super::draw::uniform;
 use super::known::Known;
@@ -148,7 +149,17 @@ fn next_of_round(view: &JobView<'_>, place: usize, context: &Context<'_>) -> Rou
         }
         (Source::Clients { eligible, .. }, _) => eligible.clone(),
     };
-    let available = places(&eligible);
+    let coded = view.file.coded.as_ref().filter(|_| round.task == Task::Train);
+    let shared_out = match coded.filter(|_| round.phase == Phase::Selecting) {
+        Some(coded) => shared_out(eligible.clone(), (view.file, coded), draw_seed(round)),
+        None => None,
+    };
+    // A coded round has all clients that it needs, or it waits.
+    let available = match (coded, &shared_out) {
+        (None, _) => places(&eligible),
+        (Some(_), None) => 0,
+        (Some(coded), Some(_)) => coded.clients(),
+    };
     let next = match (&round.source, &clocks, round.policy.tempo) {
         (Source::Coordinator { has_test_set, is_under_way }, ..) => {
             next_coordinator_step(round.phase, context.job, *has_test_set, *is_under_way)
@@ -162,6 +173,10 @@ fn next_of_round(view: &JobView<'_>, place: usize, context: &Context<'_>) -> Rou
         }
         (_, None, _) => next_cohort_step(round, available, context),
     };
+    let next = match (next, shared_out) {
+        (Next::Draw(_), Some(cohort)) => Next::Step(Step::Draw(cohort)),
+        (next, _) => next,
+    };
     match next {
         Next::Step(step) => RoundNext::step(place, step),
         Next::Draw(_) if round.task == Task::Train && samples(context.file) => {
@@ -170,7 +185,8 @@ fn next_of_round(view: &JobView<'_>, place: usize, context: &Context<'_>) -> Rou
         Next::Draw(clients) => RoundNext::step(place, Step::Draw(drawn(round, eligible, clients, context.file))),
         Next::Wait(until_ms) => {
             let draws = round.policy.draws(round.phase, round.working) && gathers(round, context.now_ms);
-            let missing = draws.then(|| round.policy.missing(available));
+            // Which clients a coded round lacks cannot be told by their number.
+            let missing = draws.then(|| if coded.is_some() { 1 } else { round.policy.missing(available) });
             let wait = Wait { until_ms, missing };
             let draws = context.may_draw() && round.phase == Phase::Training;
             match clocks.filter(|_| draws).map(|clocks| clocks.absence(round.policy.deadline_ms, context.now_ms)) {

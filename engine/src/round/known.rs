@@ -53,6 +53,7 @@ pub(in crate::round) mod fixture {
             masks: false,
             signs: false,
             relay: None,
+            share: None,
         })
     }
 

@@ -1,7 +1,7 @@
 //! The policy of a round, which is stored with it.
 
 use serde::{Deserialize, Serialize};
-use tributary_protocol::job_file::{EvaluationPlace, EvaluationPolicy, JobFile, Mode, RoundPolicy};
+use tributary_protocol::job_file::{EvaluationPlace, EvaluationPolicy, JobFile, Mode};
 use tributary_protocol::operator::{Adapted, AdaptedGoal};
 use tributary_protocol::plan::Training;
 use tributary_protocol::state::{JobState, Phase, Task};
@@ -160,27 +160,40 @@ impl TaskPolicy {
                 },
                 is_private: job.hides_updates(),
                 cohort_size: job.updates_max(),
-                ..Self::of_training(&job.round)
+                ..Self::of_training(job)
             }),
             Task::Evaluate => job.evaluation.as_ref().map(Self::of_evaluation),
             // Whatever the mode, a description is one cohort.
             Task::Describe => {
                 let standardises = job.model.inputs.as_ref().is_some_and(|inputs| inputs.standardize.is_some());
-                standardises.then(|| Self { tempo: Tempo::Cohort, ..Self::of_training(&job.round) })
+                standardises.then(|| Self { tempo: Tempo::Cohort, ..Self::of_training(job) })
             }
         }
     }
 
-    fn of_training(round: &RoundPolicy) -> Self {
+    fn of_training(job: &JobFile) -> Self {
+        let round = &job.round;
+        let counts = match &job.coded {
+            Some(coded) => Self {
+                goal: coded.goal(),
+                minimum: coded.goal(),
+                cohort_size: coded.drawn(),
+                available_min: coded.clients(),
+                ..Self::default()
+            },
+            None => Self {
+                goal: round.goal(),
+                minimum: round.minimum(),
+                cohort_size: round.cohort_size(),
+                available_min: round.available_min.max(round.cohort_size()),
+                ..Self::default()
+            },
+        };
         Self {
             tempo: Tempo::of(round.mode),
-            goal: round.goal(),
-            minimum: round.minimum(),
-            cohort_size: round.cohort_size(),
-            available_min: round.available_min.max(round.cohort_size()),
             selection_timeout_ms: round.selection_timeout_ms.cast_signed(),
             deadline_ms: round.deadline_ms.cast_signed(),
-            ..Self::default()
+            ..counts
         }
     }
 

@@ -4,6 +4,7 @@ mod adapt;
 mod aggregation;
 mod analysis;
 mod change;
+mod coded;
 mod combine;
 mod creation;
 mod error;
@@ -36,6 +37,7 @@ use crate::update::Codec;
 pub use adapt::Adapt;
 pub use aggregation::Aggregation;
 pub use change::RoundPolicyChange;
+pub use coded::Coded;
 pub use combine::{
     AdaptiveClip, CenteredClipping, Combine, GeometricMedian, Krum, MultiKrum, NormClipping, QFedAvg, TrimmedMean,
 };
@@ -117,6 +119,10 @@ pub struct JobFile {
     /// Who adds up the updates: the members of a group among themselves. Default: the coordinator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Group>,
+    /// Parts of the data that several clients hold, so that a round does without some of them. Default: none, clients
+    /// train on what they have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coded: Option<Coded>,
     /// When the job is complete. Default: never.
     #[serde(default)]
     pub stop: StopPolicy,
@@ -348,6 +354,9 @@ impl JobFile {
         }
         if let Some(group) = &self.group {
             group.check(self)?;
+        }
+        if let Some(coded) = &self.coded {
+            coded.check(self)?;
         }
         Ok(())
     }

@@ -184,6 +184,9 @@ impl JobFile {
     /// Most updates of one version: a full cohort, or a buffer, which the sum of a group may overfill.
     pub fn updates_max(&self) -> u32 {
         let full = self.round.cohort_size();
+        if let Some(coded) = &self.coded {
+            return coded.drawn();
+        }
         match (&self.secure_aggregation, self.round.mode.buffered()) {
             (Some(secure), Some(_)) => full.saturating_add(secure.group(self.round.goal()).saturating_sub(1)),
             _ => full,

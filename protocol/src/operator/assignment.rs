@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::device::Attributes;
-use crate::id::{AssignmentId, ClientId};
+use crate::id::{AssignmentId, ClientId, Name};
 use crate::scalars::Scalars;
 use crate::state::{AssignmentState, Straggler};
 use crate::traffic::Traffic;
@@ -58,10 +58,14 @@ pub struct Assignment {
     /// Why the assignment ended without an accepted report, in words for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explanation: Option<String>,
+    /// In a coded round: the parts of the data that the client trains on. Absent in others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Name>,
     /// Of a relay: the clients of the cohort that it stands for. Absent for a client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub places: Option<u32>,
-    /// Of a relay: the updates in its sum. Absent until it has reported, and for a client.
+    /// Of a relay, or of the holder of a block of parts: the updates in its sum. Absent until it has reported, and for
+    /// other clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updates: Option<u32>,
     /// Of a relay: bytes of its clients' updates, which its parent did not receive.

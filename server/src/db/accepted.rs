@@ -1,12 +1,13 @@
 //! Accepted updates of a round, as rules read them.
 
+use tributary_protocol::coded::{Code, Share};
 use tributary_protocol::figures::Figures;
 use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::scalars::Scalars;
 
-use super::tx::{Text, fetch};
+use super::tx::{Json, Text, fetch};
 use super::{DbError, RoundKey, Tx};
 
 /// An accepted update with the figures of its report.
@@ -19,7 +20,8 @@ pub struct AcceptedRow {
     #[sqlx(flatten)]
     figures: FiguresRow,
     report_sha256: Option<Text<Sha256Hash>>,
-    /// Whether it is the sum of a relay or of a group.
+    share: Option<Text<Json<Share>>>,
+    /// Whether it is a sum of updates.
     pub is_sum: bool,
     /// Enrolment number of the client.
     #[sqlx(try_from = "i64")]
@@ -30,6 +32,16 @@ impl AcceptedRow {
     /// The figures of the update, without its named scalars.
     pub fn figures(&self) -> Result<Figures, DbError> {
         self.figures.read().ok_or_else(|| DbError::Corrupt(format!("{} reported no weight", self.id)))
+    }
+
+    /// Of a combination of a cyclic code of so many parts: its entry for each.
+    pub fn row(&self, parts: usize) -> Option<Vec<f64>> {
+        let Text(Json(share)) = self.share.as_ref().filter(|Text(Json(share))| share.code == Code::Cyclic)?;
+        let mut row = vec![0.0; parts];
+        for part in &share.parts {
+            *row.get_mut(usize::from(part.place))? = part.coefficient;
+        }
+        Some(row)
     }
 
     /// SHA-256 of the update.
@@ -67,7 +79,7 @@ impl Tx {
     /// The accepted updates of a round, in the order of their assignments' ids. The sum of a group is one of them, that
     /// of its first member; the others have none of their own.
     pub async fn accepted_updates(&mut self, round: RoundKey) -> Result<Vec<AcceptedRow>, DbError> {
-        let sql = "select a.id, a.base_version, a.updates, a.weight, a.update_norm, a.loss, a.steps, a.report_sha256, (a.places > 0 or a.brings > 0) as is_sum, c.number \
+        let sql = "select a.id, a.base_version, a.updates, a.weight, a.update_norm, a.loss, a.steps, a.report_sha256, a.share, (a.places > 0 or a.brings > 0) as is_sum, c.number \
                    from assignments a join clients c on c.id = a.client \
                    where a.job = $1 and a.task = $2 and a.round = $3 and a.state = 'reported' and a.updates > 0 order by a.id";
         let (job, number) = (round.job.to_string(), i64::from(round.number));

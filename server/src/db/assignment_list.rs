@@ -2,8 +2,9 @@
 
 use tributary_engine::round::interval;
 use tributary_engine::story::{Ending, Session};
+use tributary_protocol::coded::Share;
 use tributary_protocol::device::Attributes;
-use tributary_protocol::id::{AssignmentId, ClientId};
+use tributary_protocol::id::{AssignmentId, ClientId, Name};
 use tributary_protocol::operator::Assignment;
 use tributary_protocol::scalars::Scalars;
 use tributary_protocol::state::AssignmentState;
@@ -41,6 +42,7 @@ pub(super) struct AssignmentView {
     staleness: u32,
     #[sqlx(try_from = "i64")]
     places: u32,
+    share: Option<Text<Json<Share>>>,
     updates: Option<i64>,
     weight: Option<i64>,
     loss: Option<f64>,
@@ -67,7 +69,7 @@ macro_rules! assignment_view_columns {
             goal_met!(),
             " as goal_met, a.base_version, \
          case when a.base_version < r.base_version then r.base_version - a.base_version else 0 end as staleness, \
-         a.places, a.updates, \
+         a.places, a.share, a.updates, \
          case when a.updates = 0 or a.brings > 0 then coalesce((select y.weight from ring_ready y where y.assignment = a.id), \
          a.weight) else a.weight end as weight, \
          case when a.updates = 0 or a.brings > 0 then (select y.loss from ring_ready y where y.assignment = a.id) \
@@ -122,6 +124,11 @@ impl Tx {
     }
 }
 
+/// The names of the parts of a share.
+fn parts(Text(Json(share)): Text<Json<Share>>) -> Vec<Name> {
+    share.parts.into_iter().map(|part| part.name).collect()
+}
+
 impl TryFrom<AssignmentView> for Assignment {
     type Error = DbError;
 
@@ -167,8 +174,9 @@ impl TryFrom<AssignmentView> for Assignment {
             late_at_ms: row.late_at_ms,
             base_version: row.base_version,
             staleness: row.staleness,
-            places: Some(row.places).filter(|places| *places > 0),
+            places: Some(row.places).filter(|places| *places > 0 && row.share.is_none()),
             updates: number("assignments.updates", row.updates.filter(|_| row.places > 0))?,
+            parts: row.share.map_or_else(Vec::new, parts),
             bytes_below: number("assignments.bytes_below", row.bytes_below)?,
             round_trip_ms: number("assignments.round_trip_ms", row.round_trip_ms)?,
             weight: number("assignments.weight", row.weight)?,

@@ -3,6 +3,7 @@
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::Term;
 use tributary_protocol::classes::ClassCounts;
+use tributary_protocol::coded::Share;
 use tributary_protocol::figures::Figures;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId};
@@ -17,7 +18,7 @@ use super::tx::{Json, Text, execute, execute_all, fetch, fetch_in, stored};
 use super::{DbError, RoundKey, RoundRow, Tx};
 
 /// An assignment to store.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct NewAssignment {
     pub id: AssignmentId,
     pub round: RoundKey,
@@ -26,15 +27,17 @@ pub struct NewAssignment {
     pub base_version: u32,
     /// The number of examples that the client told; 0 where the round keeps no figure of a client.
     pub examples: u64,
-    /// Of a relay: most updates of its sum; 0 for a client.
+    /// Most updates of the sum that it brings; 0 for an update.
     pub places: u32,
+    /// Its share of a coded round.
+    pub share: Option<Box<Share>>,
     pub term: Term,
 }
 
 impl NewAssignment {
     /// The row that it is once it is stored.
     pub fn stored(&self, now_ms: i64) -> AssignmentRow {
-        let Self { id, round, client, base_version, examples, places, term } = *self;
+        let Self { id, round, client, base_version, examples, places, ref share, term } = *self;
         let (deadline_at_ms, seed) = columns(term);
         AssignmentRow {
             id,
@@ -48,6 +51,7 @@ impl NewAssignment {
             base_version,
             examples,
             places,
+            share: share.as_deref().map(|share| Text(Json(share.clone()))),
             brings: 0,
             state: AssignmentState::Assigned,
             reason: None,
@@ -59,7 +63,7 @@ impl NewAssignment {
 }
 
 /// The columns of an assignment that rules read.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, sqlx::FromRow)]
 pub struct AssignmentRow {
     #[sqlx(try_from = "String")]
     pub id: AssignmentId,
@@ -79,9 +83,10 @@ pub struct AssignmentRow {
     pub base_version: u32,
     #[sqlx(try_from = "i64")]
     examples: u64,
-    /// Of a relay: most updates of its sum; 0 for a client.
+    /// Most updates of the sum that it brings, as a relay or as the holder of parts; 0 for an update.
     #[sqlx(try_from = "i64")]
     pub places: u32,
+    share: Option<Text<Json<Share>>>,
     /// Of the member that brings the sum of its group: the updates in it; 0 for everybody else.
     #[sqlx(try_from = "i64")]
     brings: u32,
@@ -122,7 +127,12 @@ impl AssignmentRow {
         self.examples_max(job).map_or(job_max, |examples| u32::try_from(examples).unwrap_or(u32::MAX).min(job_max))
     }
 
-    /// Whether it brings the sum of a relay or of a group, and not an update.
+    /// Its share of a coded round.
+    pub fn share(&self) -> Option<&Share> {
+        self.share.as_ref().map(|Text(Json(share))| share)
+    }
+
+    /// Whether it brings a sum, and not an update: that of a relay, of a group, or of the parts of a block.
     pub fn is_sum(&self) -> bool {
         self.places > 0 || self.brings > 0
     }
@@ -175,7 +185,7 @@ impl AssignmentRow {
 /// The columns of a [`AssignmentRow`].
 macro_rules! assignment_columns {
     () => {
-        "id, job, task, round, client, assigned_at_ms, deadline_at_ms, seed, base_version, examples, places, brings, state, reason, late_at_ms, stopped_at_ms, report_sha256"
+        "id, job, task, round, client, assigned_at_ms, deadline_at_ms, seed, base_version, examples, places, share, brings, state, reason, late_at_ms, stopped_at_ms, report_sha256"
     };
 }
 pub(super) use assignment_columns;
@@ -247,14 +257,19 @@ impl Tx {
             self.forgets_downloads(assignment.client);
         }
         let sql = "insert into assignments (id, job, task, round, client, state, assigned_at_ms, base_version, \
-                   examples, places, deadline_at_ms, seed) ";
-        execute_all!(self, sql, assignments, |values, assignment| {
-            let NewAssignment { id, round, client, base_version, examples, places, term } = *assignment;
+                   examples, places, share, deadline_at_ms, seed) ";
+        let texts = assignments.iter().map(|new| new.share.as_deref().map(Json::text).transpose());
+        let texts: Vec<Option<String>> = texts.collect::<Result<_, _>>()?;
+        let assignments: Vec<_> = assignments.iter().zip(texts).collect();
+        execute_all!(self, sql, assignments.as_slice(), |values, assignment| {
+            let (assignment, share) = assignment;
+            let NewAssignment { id, round, client, base_version, examples, places, term, .. } = **assignment;
             let (deadline_at_ms, seed) = columns(term);
             values.push_bind(id.to_string()).push_bind(round.job.to_string()).push_bind(round.task.as_str());
             values.push_bind(i64::from(round.number)).push_bind(client.to_string());
             values.push_bind(AssignmentState::Assigned.as_str()).push_bind(now_ms);
             values.push_bind(i64::from(base_version)).push_bind(stored(examples)).push_bind(i64::from(places));
+            values.push_bind(share.clone());
             values.push_bind(deadline_at_ms).push_bind(seed);
         });
         Ok(())
@@ -477,7 +492,8 @@ mod tests {
         let job = JobFile::parse(&format!("{JOB}{rest}")).unwrap();
         let round = RoundKey { job: JobId::from_random([1; 16]), task, number: 1 };
         let (id, client) = (AssignmentId::from_random([2; 16]), ClientId::from_random([3; 16]));
-        let drawn = NewAssignment { id, round, client, base_version: 0, examples, places, term: Term::Round };
+        let drawn =
+            NewAssignment { id, round, client, base_version: 0, examples, places, share: None, term: Term::Round };
         drawn.stored(0).weight_max(&job)
     }
 

@@ -126,6 +126,7 @@ impl From<SeatRow> for Candidate {
             masks: row.masks,
             signs: row.signs,
             relay: row.relay.and_then(|places| u32::try_from(places).ok()),
+            share: None,
         }
     }
 }

@@ -66,6 +66,7 @@ impl HeldCheckIn {
             masks: request.masks,
             signs: request.signs,
             relay: request.relay.map(|relay| relay.places.min(PLACES_MAX)),
+            share: None,
         });
         let until_ms = since_ms.saturating_add(i64::from(request.wait_ms.min(WAIT_MS_MAX)));
         // Who does not wait has gone before another coordinator could draw it.

@@ -161,6 +161,7 @@ mod tests {
             masks: false,
             signs: false,
             relay: None,
+            share: None,
         })
     }
 

@@ -192,6 +192,7 @@ mod tests {
             masks: false,
             signs: false,
             relay: None,
+            share: None,
         })
     }
 

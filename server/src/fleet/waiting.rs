@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit, admit_to_buffer, admit_unit, places};
+use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit, admit_to_buffer, admit_unit};
 use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::example_sets::ExampleSet;
@@ -209,16 +209,16 @@ async fn barred(
     Ok(barred.collect())
 }
 
-/// The number of waiting clients that a selecting round may draw.
-pub async fn available(
+/// The waiting clients that a selecting round may draw.
+pub async fn eligible(
     services: &Services,
     fleet: &Fleet,
     tx: &mut Tx,
     spec: &JobSpec,
     round: &RoundRow,
-) -> Result<u32, DbError> {
+) -> Result<Vec<Arc<Candidate>>, DbError> {
     let waiting = Waiting::read(services, fleet, tx, spec, std::slice::from_ref(round)).await?;
-    Ok(places(&waiting.eligible(spec, round)))
+    Ok(waiting.eligible(spec, round))
 }
 
 /// Whether a round may draw clients with these attributes and example sets. Examples, codecs and rest are left out:
@@ -240,6 +240,7 @@ pub fn holdings_fit(attributes: Attributes, sets: &[Name], rules: &EligibilityRu
         masks: true,
         signs: true,
         relay: None,
+        share: None,
     };
     admit(&candidate, None, rules).is_ok()
 }

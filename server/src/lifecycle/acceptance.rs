@@ -18,6 +18,7 @@ use tributary_protocol::state::{AssignmentState, Phase, Task};
 use tributary_protocol::traffic::Traffic;
 
 use super::assignments::{Comes, Refusal, closed, find, require_open};
+use super::coded;
 use super::rings;
 use super::rounds::{close_in, goal_of};
 use crate::blob::Staged;
@@ -284,6 +285,9 @@ impl<'a> Transaction<'a> {
             self.tx.record_all(key.job, &transitions, now_ms).await?;
             self.rounds[at].traffic += others;
             contribution.updates = u32::try_from(transitions.len() + 1).unwrap_or(u32::MAX);
+        }
+        if assignment.share().is_some() {
+            coded::cover(&mut self.tx, assignment, now_ms).await?;
         }
         if let Some(counts) = &report.classes {
             let mut sum = self.tx.class_counts(key).await?;

@@ -82,6 +82,7 @@ pub(crate) async fn draw(
             base_version: round.base_version,
             examples: told(round, candidate),
             places: 0,
+            share: None,
             term: Term::Own {
                 deadline_at_ms: now_ms.saturating_add(round.policy().deadline_ms),
                 seed: seed(&mut tx, round, id, candidate).await?,

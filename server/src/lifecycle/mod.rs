@@ -8,6 +8,7 @@ pub(crate) mod acceptance;
 pub(crate) mod assignments;
 pub(crate) mod budget;
 pub(crate) mod buffers;
+mod coded;
 mod drawn;
 pub(crate) mod erasure;
 mod expiry;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::Term;
+use tributary_protocol::coded::{CodedTerms, PartTerms, Share, SharePart, SumTerms};
 use tributary_protocol::device::{ASK_EVERY_MS_MIN, Assignment, Plan};
 use tributary_protocol::download::{CompanionFile, DELTA_CHAIN_MAX, FormFile, ModelDeltaFile, ModelForm};
+use tributary_protocol::fixed::Weight;
 use tributary_protocol::model::Companion;
 use tributary_protocol::relay::RelayTerms;
 use tributary_protocol::state::Task;
@@ -84,7 +86,13 @@ async fn files_of(tx: &mut Tx, client: &ClientRow, work: &Work, spec: &JobSpec) 
 
 /// The work as its client sees it. An assignment past its deadline is left out, because the driver is about to
 /// expire it.
-fn described(services: &Services, client: &ClientRow, work: &Work, spec: &JobSpec, files: Files) -> Option<Assignment> {
+fn described(
+    services: &Services,
+    client: &ClientRow,
+    work: &Work,
+    spec: &Arc<JobSpec>,
+    files: Files,
+) -> Option<Assignment> {
     let Work { assignment: row, round, model } = work;
     let left_ms = row.until_ms(round).unwrap_or(0).saturating_sub(services.clock.now_ms());
     let deadline_in_ms = u64::try_from(left_ms).ok().filter(|left_ms| *left_ms > 0)?;
@@ -114,8 +122,25 @@ fn described(services: &Services, client: &ClientRow, work: &Work, spec: &JobSpe
         seed,
         deadline_in_ms,
         ask_every_ms: ask_every_ms(round.cohort),
-        relay: row.is_sum().then(|| Box::new(relay_terms(row, round, spec))),
+        coded: row.share().map(|share| Box::new(coded_terms(share, round, spec))),
+        relay: (row.is_sum() && row.share().is_none()).then(|| Box::new(relay_terms(row, round, spec))),
     })
+}
+
+/// What the holder of parts does in a coded round. Whoever trains on a part does it with the same seed.
+fn coded_terms(share: &Share, round: &RoundRow, spec: &Arc<JobSpec>) -> CodedTerms {
+    let terms = |part: &SharePart| PartTerms {
+        data: part.name.clone(),
+        seed: round.seed().derive("part", part.place.into()),
+        factor: part.coefficient * part.weight,
+    };
+    let caps = spec.with_cohort(round.policy().sum_size()).caps;
+    // A job whose caps have no binary point is not created.
+    let sum = share
+        .block()
+        .and_then(|_| caps.binary_point().ok())
+        .map(|binary_point| SumTerms { binary_point, uniform: caps.weight_max == Weight::examples(1) });
+    CodedTerms { parts: share.parts.iter().map(terms).collect(), sum }
 }
 
 /// The part of a relay in a round.

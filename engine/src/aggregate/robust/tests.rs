@@ -25,7 +25,7 @@ fn fact((examples, norm, loss, steps): (u32, f64, f64, u64), enrolment: u64) -> 
     let weight = Weight::examples(examples);
     let contribution = Contribution::of_one(weight);
     let figures = Figures { contribution, loss: Some(loss), norm: Some(norm), steps, ..Figures::default() };
-    Facts { figures, weight, enrolment }
+    Facts { figures, weight, enrolment, row: None }
 }
 
 fn distances(updates: &[Vec<f32>]) -> Distances {

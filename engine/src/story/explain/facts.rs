@@ -10,6 +10,8 @@ pub struct RoundStory<'a> {
     pub round: &'a Round,
     /// While the round selects: eligible clients that wait now, and how many it needs.
     pub available: Option<(u32, u32)>,
+    /// While a coded round selects: which parts are held too rarely.
+    pub lacking: Option<&'a str>,
     /// While the round selects: when it is abandoned.
     pub selection_ends_at_ms: Option<i64>,
     /// The client whose accepted report came last, by number, and the time after the selection in milliseconds.
@@ -31,6 +33,7 @@ impl<'a> RoundStory<'a> {
         Self {
             round,
             available: None,
+            lacking: None,
             selection_ends_at_ms: None,
             slowest: None,
             wanted: None,

@@ -19,6 +19,10 @@ pub(super) fn selecting(name: &str, story: &RoundStory<'_>, now_ms: i64) -> Stri
         }
         None => "too few are checked in and eligible".to_owned(),
     };
+    let seen = match story.lacking {
+        Some(lacking) => format!("{seen}; {lacking}"),
+        None => seen,
+    };
     let seen = match story.wanted.and_then(|wanted| wanted.words(story.round.minimum)) {
         Some(wanted) => format!("{seen}, and {wanted}"),
         None => seen,

@@ -2,10 +2,11 @@
 
 use super::need::Need;
 use super::setting::Setting;
+use crate::coded::Code;
 use crate::download::{Download, ModelForm};
 use crate::job_file::combine::{Combine, TrimmedMean};
 use crate::job_file::{
-    Aggregation, Divisor, EvaluationPlace, EvaluationPolicy, Group, JobFile, Mode, RoundPolicy, Selection,
+    Aggregation, Coded, Divisor, EvaluationPlace, EvaluationPolicy, Group, JobFile, Mode, RoundPolicy, Selection,
     ServerOptimizer, StalenessWeight,
 };
 use crate::job_model::JobModel;
@@ -34,6 +35,7 @@ pub(super) fn of(job: &JobFile) -> Vec<Setting> {
         vec![evaluation(job.evaluation.as_ref()), privacy(job.privacy.is_some())],
         secure_aggregation(job),
         group(job.group.as_ref()),
+        vec![coded(job.coded.as_ref())],
     ]
     .concat()
 }
@@ -93,6 +95,26 @@ fn group(group: Option<&Group>) -> Vec<Setting> {
             .needs(&[Need::WholeUpdate], "gives all members one model, of which no update leaves anything out")
             .when(exchange.is_some()),
     ]
+}
+
+fn coded(coded: Option<&Coded>) -> Setting {
+    let of = Setting::with("[coded] code", coded.map_or("", |coded| coded.code.as_str()))
+        .needs(&[Need::NewestBase], "adds up the updates of one round, part by part")
+        .needs(&[Need::SumAlone], "tells the coordinator sums of parts, and no single update")
+        .needs(
+            &[Need::WholeUpdate],
+            "lets whoever holds a part send its update, and no client remembers what it left out",
+        )
+        .needs(&[Need::DeltaAlone], "trains each part by whoever holds it, and no client keeps a vector for it")
+        .needs(&[Need::NothingPersonal], "trains several parts on one client, which would share what is personal")
+        .denies(&[Need::Cohorts], "draws the clients that hold each part, and needs the updates of all parts")
+        .denies(&[Need::CohortSize], "draws the clients that hold each part")
+        .denies(&[Need::RoundEnds], "needs whoever holds a part in every round");
+    let of = match coded.map(|coded| coded.code) {
+        Some(Code::Cyclic) => of.needs(&[Need::ExactUpdates], "multiplies updates by factors"),
+        Some(Code::Fractional) | None => of,
+    };
+    of.when(coded.is_some())
 }
 
 fn cohorts(round: &RoundPolicy) -> Vec<Setting> {
@@ -364,7 +386,9 @@ fn codec(codec: &Codec) -> Setting {
         CodecName::Sign | CodecName::Eden | CodecName::Hierarchical => &[],
     };
     let rest = if codec.properties().error_feedback { &[Need::WholeUpdate][..] } else { &[] };
+    let rounds = if codec.name() == CodecName::F32 { &[][..] } else { &[Need::ExactUpdates] };
     Setting::with("[update] codec", codec.name())
+        .denies(rounds, "rounds each update")
         .denies(zeros, "sends zero for most values, so the middle of most coordinates would be zero")
         .denies(rest, "sends with later updates what an update leaves out")
 }

@@ -77,6 +77,8 @@ pub(super) enum Need {
     SeparateParameters,
     /// Clients start from the model of a version to the last bit.
     ExactModel,
+    /// Updates are sent to the last bit.
+    ExactUpdates,
     /// An update carries the model's delta alone.
     DeltaAlone,
     /// What single clients report of their work is known: examples, losses, norms, metrics.
@@ -89,7 +91,7 @@ impl Need {
         match self {
             Self::Cohorts => {
                 "leave out updates_goal, updates_min, over_selection, available_min, selection and adapt's \
-                 updates_goal_min, or set mode = { kind = \"synchronous\" }"
+                 updates_goal_min, or set mode = { kind = \"synchronous\" } without [coded]"
             }
             Self::Wait => "leave out selection_timeout_ms",
             Self::CohortSize => "leave out adapt, or choose another selection",
@@ -118,7 +120,7 @@ impl Need {
                  which read sums of groups"
             }
             Self::SumAlone => {
-                "leave out [group], or what reads single updates: set combine = \"weighted_mean\" or \"uniform_mean\""
+                "leave out [group] or [coded], or what reads single updates: set combine = \"weighted_mean\" or \"uniform_mean\""
             }
             Self::ExampleMean => "set combine = \"weighted_mean\"",
             Self::EachUpdate | Self::Distances => "choose a combine that adds updates up, such as \"weighted_mean\"",
@@ -139,6 +141,7 @@ impl Need {
             Self::PersonalParameters => "leave out personal_epochs, or name parameters in [model] personal",
             Self::SeparateParameters => "use linear layers",
             Self::ExactModel => "set codec = \"f32\" and no delta in [download]",
+            Self::ExactUpdates => "set codec = \"f32\" in [update], or code = \"fractional\" in [coded]",
             Self::DeltaAlone => "set algorithm = { kind = \"plain\" } or \"fed_prox\"",
             Self::Figures => {
                 "draw cohorts with selection = { kind = \"uniform\" }, evaluate with where = \"coordinator\", and leave \

@@ -212,6 +212,7 @@ pub(super) async fn show(
         round: &round,
         available: selection.as_ref().map(|selection| (selection.available, selection.needed)),
         selection_ends_at_ms: selection.as_ref().map(|selection| selection.ends_at_ms),
+        lacking: selection.as_ref().and_then(|selection| selection.lacking.as_deref()),
         slowest: slowest(&round, &cohort),
         wanted: selection.as_ref().and_then(Selection::wanted).or_else(|| missing.as_ref().map(Enrolled::wanted)),
         undriven: driver.as_ref().map(undriven),

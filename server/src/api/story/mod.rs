@@ -10,17 +10,17 @@ pub(super) mod software;
 pub(super) mod tables;
 
 use tributary_engine::job::calendar_of;
-use tributary_engine::round::{Tempo, may_open_at_ms};
+use tributary_engine::round::{Tempo, lacking, may_open_at_ms, places};
 use tributary_engine::story::{Takeover, Undriven, Wanted};
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::Round;
-use tributary_protocol::state::{AbandonReason, JobState, Phase};
+use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
 
 use self::enrolled::Enrolled;
 use crate::app::App;
 use crate::db::{DbError, Holder, JobRow, RoundRow, TakeoverRow, Tx};
-use crate::fleet::waiting::available;
+use crate::fleet::waiting::eligible;
 
 /// A selecting round: who is here, and whom it wants.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub(super) struct Selection {
     pub(super) minimum: u32,
     /// When it starts with those that are here, or is abandoned.
     pub(super) ends_at_ms: i64,
+    /// What a coded round lacks.
+    pub(super) lacking: Option<String>,
     /// Read only where too few wait: it visits every client of the population.
     enrolled: Option<Enrolled>,
 }
@@ -43,13 +45,16 @@ impl Selection {
         let Some(job) = tx.job(row.job).await? else { return Ok(None) };
         let spec = app.specs.of(&job)?;
         let policy = row.policy();
-        let available = match policy.tempo {
+        let eligible = match policy.tempo {
             // It would not be selecting if there were a test set.
-            Tempo::Coordinator => 0,
+            Tempo::Coordinator => Vec::new(),
             Tempo::Cohort | Tempo::Panel { .. } | Tempo::Buffer { .. } | Tempo::Members { .. } => {
-                available(app, &app.fleet, tx, &spec, row).await?
+                eligible(app, &app.fleet, tx, &spec, row).await?
             }
         };
+        let available = places(&eligible);
+        let coded = spec.file.coded.as_ref().filter(|_| row.task == Task::Train);
+        let lacking = coded.and_then(|coded| lacking(&eligible, coded));
         let enrolled = match available < policy.minimum {
             true => Some(Enrolled::read(tx, &spec.file, row.task, row.number).await?),
             false => None,
@@ -59,6 +64,7 @@ impl Selection {
             needed: policy.available_min,
             minimum: policy.minimum,
             ends_at_ms: policy.selection_ends_at_ms(row.opened_at_ms),
+            lacking,
             enrolled,
         }))
     }

@@ -145,6 +145,9 @@ impl Target {
             (true, false) if assignment.is_of_group() => {
                 return Err(Refusal::OtherForm("this client brings the sum of its group").into());
             }
+            (true, false) if assignment.share().is_some() => {
+                return Err(Refusal::OtherForm("the holder of a block sends the sum of its parts' updates").into());
+            }
             (true, false) => return Err(Refusal::OtherForm("a relay sends the sum of its clients' updates").into()),
             (false, true) if spec.file.group.is_some() => {
                 return Err(Refusal::OtherForm("this client is not the one that brings the sum of its group").into());
@@ -266,8 +269,11 @@ impl Upload {
     }
 
     /// Checks what the body of a sum says against the figures beside it.
-    fn check_sum(&self, Target { spec, .. }: &Target, sum: Option<Contribution>) -> Result<(), String> {
+    fn check_sum(&self, Target { assignment, spec, .. }: &Target, sum: Option<Contribution>) -> Result<(), String> {
         let (Told::Sum(query), Some(sum)) = (&self.told, sum) else { return Ok(()) };
+        if let Some(share) = assignment.share().filter(|share| share.updates() != sum.updates) {
+            return Err(format!("{} updates, where its block has {} parts", sum.updates, share.updates()));
+        }
         let examples_max = u64::from(sum.updates) * u64::from(spec.plan.weight_max);
         let (examples, updates) = (query.examples, sum.updates);
         if examples == 0 || examples > examples_max {

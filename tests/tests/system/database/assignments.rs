@@ -27,6 +27,7 @@ pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) 
         base_version: 0,
         examples: 0,
         places: 0,
+        share: None,
         term: Term::Round,
     };
     let other_work = db.begin().await.unwrap().insert_assignments(&[assign(training(2), 1)], 50).await;
@@ -53,7 +54,7 @@ pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) 
             let open = tx.open_assignment(new.client).await.unwrap().unwrap().id;
             tx.end_assignment(open, AssignmentState::Failed, None, traffic(0, 0), 70).await.unwrap();
         }
-        tx.insert_assignments(&[new], 70).await.unwrap();
+        tx.insert_assignments(std::slice::from_ref(&new), 70).await.unwrap();
         assert_eq!(tx.assignment(new.id).await.unwrap(), Some(new.stored(70)), "a drawn client gets what is stored");
     }
     tx.commit().await.unwrap();
@@ -137,6 +138,7 @@ pub(super) async fn assignments_are_listed_by_client_number(db: &Db) {
         state: AssignmentState::Reported,
         reason: None,
         base_version: 0,
+        parts: Vec::new(),
         places: None,
         updates: None,
         bytes_below: None,

@@ -27,6 +27,7 @@ fn work(number: u8, round: RoundKey, client: u8, deadline_at_ms: i64, seed: u64)
         base_version: round.number - 1,
         examples: 0,
         places: 0,
+        share: None,
         term: Term::Own { deadline_at_ms, seed: Seed(seed) },
     }
 }

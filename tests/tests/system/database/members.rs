@@ -30,6 +30,7 @@ pub(super) async fn a_member_comes_with_a_clock_and_leaves(db: &Db) {
         base_version: 0,
         examples: 0,
         places: 0,
+        share: None,
         term: Term::Own { deadline_at_ms: 900, seed: Seed(1) },
     };
     tx.insert_assignments(&[work], 50).await.unwrap();

@@ -28,6 +28,7 @@ fn candidate(number: u8) -> Candidate {
         masks: true,
         signs: true,
         relay: Some(7),
+        share: None,
     }
 }
 

@@ -143,6 +143,7 @@ pub(super) async fn start_round(tx: &mut Tx, key: RoundKey, cohort: u8) {
         base_version: 0,
         examples: 0,
         places: 0,
+        share: None,
         term: Term::Round,
     };
     tx.insert_assignments(&(1..=cohort).map(assignment).collect::<Vec<_>>(), 40).await.unwrap();

@@ -153,6 +153,7 @@ async fn draw_everybody(world: &World) {
                 masks: false,
                 signs: false,
                 relay: None,
+                share: None,
             };
             world.app().fleet.lobby.enter(client.population, Arc::new(candidate))
         })

@@ -10,6 +10,7 @@ pub(crate) mod buffered;
 mod central;
 mod clocked;
 mod cluster;
+mod coded;
 mod drivers;
 mod evaluation;
 mod goal_and_deadline;

@@ -19,6 +19,8 @@ pub(crate) struct Device {
     pub(crate) id: ClientId,
     pub(crate) attributes: BTreeMap<String, String>,
     pub(crate) examples: u64,
+    /// Its named example sets, of 10 examples each.
+    pub(crate) sets: Vec<String>,
     pub(crate) codecs: &'static [&'static str],
     pub(crate) abilities: &'static [&'static str],
 }
@@ -38,6 +40,7 @@ impl Device {
             id,
             attributes: BTreeMap::new(),
             examples: 1_000,
+            sets: Vec::new(),
             codecs: &["f32"],
             abilities: &["first"],
         }
@@ -52,6 +55,11 @@ impl Device {
     /// The same device with this many examples.
     pub(crate) fn holding(self, examples: u64) -> Self {
         Self { examples, ..self }
+    }
+
+    /// The same device with these example sets.
+    pub(crate) fn owning(self, sets: &[&str]) -> Self {
+        Self { sets: sets.iter().map(ToString::to_string).collect(), ..self }
     }
 
     /// The same device, which writes and reads these codecs.
@@ -69,8 +77,9 @@ impl Device {
     }
 
     pub(crate) fn check_in_request(&self, wait_ms: u32) -> Value {
+        let sets: BTreeMap<_, _> = self.sets.iter().map(|name| (name, json!({ "examples": 10 }))).collect();
         json!({
-            "attributes": self.attributes, "state": { "examples": self.examples },
+            "sets": sets, "attributes": self.attributes, "state": { "examples": self.examples },
             "sdk_version": "test", "codecs": self.codecs, "abilities": self.abilities,
             "masks": true, "signs": true, "wait_ms": wait_ms,
         })

@@ -167,6 +167,7 @@ pub(crate) async fn draw_everybody(world: &World) {
                 masks: true,
                 signs: true,
                 relay: None,
+                share: None,
             };
             world.app().fleet.lobby.enter(client.population, Arc::new(candidate))
         })
