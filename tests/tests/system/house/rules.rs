@@ -26,10 +26,10 @@ pub(super) const ROOMS: [(&str, &[Room]); 2] = [
     (
         ENGINE,
         &[
+            room(&["coded/"], "a code depends on numbers of parts and of stragglers, not on rounds"),
             room(&["privacy/"], "what a release spends depends on its noise, not on its round"),
             room(&["round/"], "a decision about a round depends on counts and times, not on the contents of updates"),
             room(&["aggregate/"], "sums and rules know numbers, no jobs"),
-            room(&["coded/"], "a plan depends on a shape and on costs, not on rounds"),
             room(&["analysis/"], "an estimate depends on numbers and their noise, not on how they came together"),
             room(&["inputs.rs"], "means and deviations follow from sums alone"),
             room(&["release.rs"], "whom a release is for follows from ids and attributes"),

@@ -1,7 +1,8 @@
-//! Coded rounds with the real SDK: several clients hold each part of the data, and whoever is missing, the model is that
-//! of all parts.
+//! Coded rounds with the real SDK: several clients hold each part of the data, and whoever is missing, the model is
+//! that of all parts.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all, pending};
@@ -9,7 +10,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::{
-    AlwaysOn, Client, EvaluateTask, Evaluated, LayerTrainer, Outcome, Sets, TrainError, TrainTask, Trained, Trainer,
+    AlwaysOn, Client, EvaluateTask, Evaluated, Host, LayerTrainer, Outcome, Sets, TrainError, TrainTask, Trained,
+    Trainer,
 };
 use tributary_protocol::device::{Assignment, CheckInResponse, ReportAccepted};
 use tributary_protocol::example_sets::ExampleSets;
@@ -313,4 +315,67 @@ async fn a_part_that_is_held_too_rarely_is_named() {
     assert_eq!(work.coded.as_ref().unwrap().parts.len(), 2);
     waits.0.abort();
     waits.1.abort();
+}
+
+/// Stops the session when so many parts have been trained.
+struct StopsAfter<'a>(&'a AtomicU32, u32);
+
+impl Host for StopsAfter<'_> {
+    fn may_continue(&self) -> bool {
+        self.0.load(Ordering::SeqCst) < self.1
+    }
+}
+
+/// Counts the parts that were trained to their end.
+struct Counts<'a>(Holder, &'a AtomicU32);
+
+impl Trainer for Counts<'_> {
+    fn examples(&self) -> u64 {
+        self.0.examples()
+    }
+
+    fn sets(&self) -> ExampleSets {
+        self.0.sets()
+    }
+
+    fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
+        let trained = self.0.train(task, should_stop)?;
+        self.1.fetch_add(1, Ordering::SeqCst);
+        Ok(trained)
+    }
+
+    fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
+        self.0.evaluate(task, should_stop)
+    }
+}
+
+/// Goal: a sum is stored before it is sent. The next session of the app sends it, and trains nothing.
+#[tokio::test]
+async fn a_sum_that_was_made_before_is_sent_by_the_next_session() {
+    let world = World::start_driven().await;
+    let file = job(&json!({ "parts": names(2), "stragglers": 1 }), &json!({}));
+    let id = world.create_job(&file).await.ok::<Job>().head.id;
+    let directory = TempDir::new().unwrap();
+    let builder = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory.path());
+    let client = builder.http_client(http()).build().unwrap();
+    let trained = AtomicU32::new(0);
+    let mut trainer = Counts(Holder::of(&[0, 1]), &trained);
+    let first = async {
+        while trained.load(Ordering::SeqCst) < 2 {
+            client.run_once(&mut trainer, &StopsAfter(&trained, 2)).await.unwrap();
+        }
+    };
+    let other = take_part(&world, Holder { is_stuck: true, ..Holder::of(&[0, 1]) });
+    within_reason(async {
+        tokio::select! {
+            () = other => unreachable!("it is stuck"),
+            () = first => {}
+        }
+    })
+    .await;
+    assert_eq!(world.round(id, 1).await.reported, 0, "it was stopped before it sent the sum");
+    let outcome = client.run_once(&mut trainer, &AlwaysOn).await.unwrap();
+    assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
+    assert_eq!(trained.load(Ordering::SeqCst), 2);
+    within_reason(completed(&world, id)).await;
 }

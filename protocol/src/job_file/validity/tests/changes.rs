@@ -177,6 +177,12 @@ pub(super) const CHANGES: &[Change] = &[
     with("secure_aggregation, one clip", "secure_aggregation.clip = 1.0", UNIFORM),
     alone("group", "group.topology = { kind = 'ring' }"),
     with("group, every 4 steps", "group.topology = { kind = 'ring', every = { steps = 4 } }", UNIFORM),
+    alone("coded", "coded.parts = ['a', 'b']\ncoded.stragglers = 1"),
+    with(
+        "coded, cyclic",
+        "coded.parts = ['a', 'b', 'c']\ncoded.stragglers = 1\ncoded.code = 'cyclic'",
+        "update.codec = 'f32'",
+    ),
     with("group, gossip", "group.topology = { kind = 'gossip', graph = 'torus', steps = 4 }", UNIFORM),
 ];
 
