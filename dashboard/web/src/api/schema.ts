@@ -269,6 +269,8 @@ export type Assignment = Traffic & {
   loss?: number;
   /** Named scalars that the client reported. */
   metrics?: Metrics;
+  /** In a coded round: the parts of the data that the client trains on. Absent in others. */
+  parts?: Name[];
   /** Of a relay: the clients of the cohort that it stands for. Absent for a client. */
   places?: number;
   /** Why the update was rejected or the client gave up. */
@@ -296,7 +298,10 @@ export type Assignment = Traffic & {
   straggler?: Straggler;
   /** L2 norm of the update. */
   update_norm?: number;
-  /** Of a relay: the updates in its sum. Absent until it has reported, and for a client. */
+  /**
+   * Of a relay, or of the holder of a block of parts: the updates in its sum. Absent until it has
+   * reported, and for other clients.
+   */
   updates?: number;
   /** Time at which the first byte of the update arrived. */
   upload_at_ms?: number;
@@ -797,6 +802,9 @@ export type ClientOrder =
 /** The norm to which updates are clipped. */
 export type Clip = number | AdaptiveNoisedClip;
 
+/** How the parts of the data are shared out, and their updates put together. */
+export type Code = "fractional" | "cyclic";
+
 /** How updates are encoded: the name of a codec, or a table of its name and settings. */
 export type Codec = CodecName | Tagged;
 
@@ -815,6 +823,30 @@ export type CodecName =
   | "dgc"
   | "eden"
   | "hierarchical";
+
+/**
+ * Which parts of the data clients hold, and how many of their answers a round does without. Each round
+ * draws a client for each part, and every part is trained by `stragglers` + 1 of them.
+ */
+export interface Coded {
+  /** How parts are shared out. Default: `fractional`. */
+  code?: Code;
+  /** The parts: names of example sets, each at `stragglers` + 1 clients or more. 2 to 64. */
+  parts: Name[];
+  /**
+   * Clients without whose answers a round has the update of every part, at least 1. A client trains on
+   * so many parts and one more, at most 32.
+   */
+  stragglers: number;
+}
+
+/** What a client is told to do in a coded round. */
+export interface CodedTerms {
+  /** The parts to train on, one after the other. */
+  parts: PartTerms[];
+  /** How their exact sum is made. Absent where the client sends a combination, as an f32 update. */
+  sum?: SumTerms;
+}
 
 /** A column of a table, and how its values become inputs. */
 export interface Column {
@@ -1120,6 +1152,11 @@ export interface DeviceAssignment {
    * A round that reaches its goal closes before its deadline. Large cohorts ask less often.
    */
   ask_every_ms?: number;
+  /**
+   * The parts of the data to train on, in a coded round. Absent in others, where `data` names the
+   * examples.
+   */
+  coded?: CodedTerms;
   /**
    * The control variate of that version, where the plan's algorithm has one. Absent for the first
    * version, where it is zero, and for evaluations.
@@ -1721,6 +1758,11 @@ export interface JobFile {
   aggregation?: Aggregation;
   /** Questions to the clients' tables, in the place of a model that they train. Default: none. */
   analysis?: Analysis;
+  /**
+   * Parts of the data that several clients hold, so that a round does without some of them. Default:
+   * none, clients train on what they have.
+   */
+  coded?: Coded;
   /**
    * The example set that clients train on: those draw work that have one of this name. Default: the
    * examples without a name.
@@ -2512,6 +2554,16 @@ export interface ParameterSpec {
   shape: number[];
 }
 
+/** A part that a client trains on. */
+export interface PartTerms {
+  /** The example set, as the client named it. */
+  data: Name;
+  /** What its update is multiplied by in a combination. 1 in a sum. */
+  factor: number;
+  /** Seed of all random choices of this training, whoever trains on the part. */
+  seed: Seed;
+}
+
 /** The phase of a round. A round moves down this list, never up. */
 export type Phase = "selecting" | "training" | "aggregating" | "committed" | "abandoned";
 
@@ -2549,6 +2601,11 @@ export interface Plan {
   cadence?: Cadence;
   /** Codec of the updates. */
   codec: Codec;
+  /**
+   * Whether each client trains on the parts that its assignment names ([`Assignment::coded`]). Absent
+   * otherwise.
+   */
+  coded?: boolean;
   /** Encoding of downloads. Absent for plain f32 models. */
   download?: Download;
   /** What the members of a group exchange while they train. Absent where they meet after their trainings. */
@@ -3854,6 +3911,14 @@ export interface Storage {
 
 /** The outcome of a straggler: a client whose round closed before it reported. */
 export type Straggler = "finished_late" | "stopped" | "not_back";
+
+/** How an exact sum of updates is made. */
+export interface SumTerms {
+  /** Binary places of its integers. */
+  binary_point: number;
+  /** Whether each update weighs 1, and not its examples. */
+  uniform: boolean;
+}
 
 /** State of a coordinator and its database. */
 export interface System {

@@ -27,7 +27,7 @@ function Reason({ item }: { item: Assignment }) {
 
 const PER_PAGE = 50;
 
-function columnsOf(task: string, masked: boolean): Column<Assignment>[] {
+function columnsOf(task: string, masked: boolean, coded: boolean): Column<Assignment>[] {
   return [
     {
       head: "Client",
@@ -41,6 +41,16 @@ function columnsOf(task: string, masked: boolean): Column<Assignment>[] {
       cell: (item) => <StateTag state={shownState(item)} text={stateWord(shownState(item))} />,
     },
     { head: "Reason", cell: (item) => <Reason item={item} /> },
+    ...(coded
+      ? [
+          {
+            head: "Parts",
+            title: "the parts of the data that the client trains on",
+            sort: (item: Assignment) => item.parts?.join(" "),
+            cell: (item: Assignment) => item.parts?.join(", "),
+          },
+        ]
+      : []),
     {
       head: "Took",
       number: true,
@@ -137,6 +147,7 @@ export function AssignmentTable({
   const rows = assignments.items.filter((item) => state === "" || shownState(item) === state);
   const last = Math.max(0, Math.ceil(rows.length / PER_PAGE) - 1);
   const at = Math.min(page, last);
+  const coded = assignments.items.some((item) => item.parts !== undefined);
   if (assignments.items.length === 0) return null;
   return (
     <Panel
@@ -161,7 +172,7 @@ export function AssignmentTable({
       <Table
         label="Assignments"
         class={narrow ? "phone-rows" : ""}
-        columns={narrow ? phoneColumns(masked) : columnsOf(task, masked)}
+        columns={narrow ? phoneColumns(masked) : columnsOf(task, masked, coded)}
         rows={rows}
         slice={[at * PER_PAGE, (at + 1) * PER_PAGE]}
         rowKey={(item) => item.id}
