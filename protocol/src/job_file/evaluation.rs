@@ -143,6 +143,7 @@ impl EvaluationPolicy {
         require(job.privacy.is_none(), "[privacy]", trains_nothing)?;
         require(job.secure_aggregation.is_none(), "[secure_aggregation]", trains_nothing)?;
         require(job.analysis.is_none(), "[analysis]", trains_nothing)?;
+        require(job.coded.is_none(), "[coded]", trains_nothing)?;
         require(job.round.mode == Mode::Synchronous, "[round] mode", trains_nothing)?;
         let fixed = "with means and deviations, where [evaluation] only = true: no round fixes them";
         require(!job.model.lacks_statistics(), "[model] inputs", fixed)

@@ -108,7 +108,10 @@ pub(crate) async fn find(
         return Err(Refusal::WrongTask { id, task: key.task });
     }
     let round = tx.round(key).await?.ok_or_else(|| Refusal::NotFound(format!("round of {id}")))?;
-    Ok((assignment, round))
+    // Two reads need not be one snapshot: the assignment's own report may have closed the round in between.
+    let is_torn = assignment.state == AssignmentState::Assigned && round.phase != Phase::Training;
+    let again = if is_torn { tx.assignment(id).await? } else { None };
+    Ok((again.unwrap_or(assignment), round))
 }
 
 /// What a client has when it asks about its assignment.

@@ -190,3 +190,29 @@ async fn shares(services: &Services, tx: &mut Tx, population: &Name) -> Result<V
     }
     Ok(shares)
 }
+
+#[cfg(test)]
+mod tests {
+    use tributary_protocol::job_file::Unit;
+
+    use super::*;
+
+    /// Whether a population with a budget takes a job with these settings.
+    fn takes(settings: &str) -> bool {
+        let file = format!(
+            "name = 'a'\npopulation = 'b'\nmodel.input = [1]\nmodel.layers = [{{ kind = 'linear', out_features = 2 }}]\n\
+             training.epochs = 1\ntraining.optimizer = {{ kind = 'sgd', learning_rate = 0.1 }}\n{settings}"
+        );
+        let budget = SharedBudget { epsilon: 2.0, delta: 1e-6, unit: Unit::Client };
+        check_job(&JobFile::parse(&file).unwrap(), &budget).is_ok()
+    }
+
+    #[test]
+    fn a_population_with_a_budget_takes_private_jobs_and_those_that_ask_no_client() {
+        let models = "initial_model = 'upload'";
+        assert!(!takes(""));
+        assert!(!takes("evaluation.where = 'coordinator'"), "its clients train");
+        assert!(takes(&format!("{models}\nevaluation.only = true\nevaluation.where = 'coordinator'")));
+        assert!(!takes(&format!("{models}\nevaluation.only = true")), "its clients evaluate");
+    }
+}
