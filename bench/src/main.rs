@@ -5,6 +5,7 @@ mod aggregate;
 mod all;
 mod attack;
 mod codec;
+mod coded;
 mod device;
 mod error;
 mod fleet;
@@ -67,6 +68,13 @@ enum BenchCommand {
     Tree(tree::TreeArgs),
     /// Bytes, processor time and wall time of groups that add up among themselves, in this process.
     Ring(ring::RingArgs),
+    /// Time of a round while some members are slow: coded, over-selected, waiting for all of them, and as a ring.
+    ///
+    /// A coordinator in a separate process, and clients of the SDK in this one, whose training waits for a given time.
+    /// The time of an iteration is from the draw of a round to its commit, by the coordinator's clock. A client whose
+    /// round closed without it learns so at its next question, after 3 s or more, and each draw waits for all clients:
+    /// the time from commit to commit has that wait in it.
+    Coded(coded::CodedArgs),
     /// What members learn and move that mix their models with those of their neighbours, in this process.
     Gossip(gossip::GossipArgs),
     /// A release that reaches a fleet step by step: who has it, bytes, and the rate of questions.
@@ -146,6 +154,7 @@ async fn run(command: BenchCommand, output: &Output) -> Result<(), CliError> {
         BenchCommand::Relay { args, token } => relay::run(*args, token.as_ref(), None, output).await,
         BenchCommand::Tree(args) => tree::run(&args, output).await,
         BenchCommand::Ring(args) => ring::run(&args, output).await,
+        BenchCommand::Coded(args) => coded::run(&args, output).await,
         BenchCommand::Gossip(args) => gossip::run(&args, output).await,
         BenchCommand::Tempo(args) => tempo::run(&args, output).await,
         BenchCommand::Privacy(args) => privacy::run(&args, output).await,
