@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use tributary_engine::coded::reduce::{code_of, kept_of, parts_of};
 use tributary_engine::coded::time::{Costs, Expected, Scheme, expected};
 use tributary_engine::coded::tree::Tree;
 
@@ -16,7 +17,7 @@ const BITS: f64 = 32.0;
 #[derive(Debug, Subcommand)]
 pub(crate) enum TreeCommand {
     /// Says how long a round is expected to take in a star, in a tree of relays, with redundant members and in a ring,
-    /// and what each bears. Coded rounds are not built yet. Needs no coordinator.
+    /// and what each bears. Codes on several levels are not built yet. Needs no coordinator.
     Plan(PlanArgs),
 }
 
@@ -75,15 +76,29 @@ pub(crate) fn run(command: &TreeCommand, output: &Output) -> Result<(), CliError
             duration_ms(row.expected_ms as u64),
         ]
     })?;
+    if args.stragglers > 0 {
+        output.note(&coded(tree));
+    }
     output.note("expected: members work for exponential times, and a link takes in one vector at a time");
     Ok(())
+}
+
+/// How the data is cut for a code of each parent and its children.
+fn coded(tree: Tree) -> String {
+    let (children, stragglers) = (tree.children(), tree.stragglers());
+    match (code_of(tree), parts_of(tree), kept_of(tree)) {
+        (Some(_), Some(parts), Some(kept)) => {
+            format!("coded tree: the data is cut into {parts} parts, of which each member holds {kept}")
+        }
+        _ => format!("coded tree: there is no code for {children} children of which {stragglers} may be missing"),
+    }
 }
 
 fn row(Expected { scheme, members, load, resilience, vectors, time }: Expected) -> Row {
     let (name, is_built) = match scheme {
         Scheme::Star => ("star", true),
         Scheme::Relays => ("relays", true),
-        Scheme::GradientCoding => ("gradient_coding", false),
+        Scheme::GradientCoding => ("gradient_coding", true),
         Scheme::CodedTree => ("coded_tree", false),
         Scheme::Ring => ("ring", true),
     };
@@ -122,7 +137,7 @@ mod tests {
         assert_eq!((&rows[3]["members"], &rows[3]["resilience"]), (&84.into(), &0.25.into()));
         assert_eq!(rows[1]["members"], 64);
         let built: Vec<_> = rows.iter().filter_map(|row| row["is_built"].as_bool()).collect();
-        assert_eq!(built, [true, true, false, false, true]);
+        assert_eq!(built, [true, true, true, false, true]);
     }
 
     #[test]

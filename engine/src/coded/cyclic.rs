@@ -57,6 +57,16 @@ impl Cyclic {
         self.weight_max
     }
 
+    /// Answers from which the sum follows.
+    pub(super) fn needed(&self) -> usize {
+        self.rows.len() + 1 - self.rows.first().map_or(1, Vec::len)
+    }
+
+    /// The entries of a member for all parts.
+    pub(super) fn dense(&self, member: usize) -> Vec<f64> {
+        dense(member, &self.rows[member], self.rows.len())
+    }
+
     /// The parts of a member with their coefficients.
     #[must_use]
     pub fn row(&self, member: usize) -> Vec<(usize, f64)> {
@@ -103,18 +113,17 @@ fn normal(stream: &mut Stream) -> f64 {
     radius * (std::f64::consts::TAU * stream.unit()).cos()
 }
 
+/// A row with an entry for each part.
+fn dense(member: usize, row: &[f64], parts: usize) -> Vec<f64> {
+    let mut dense = vec![0.0; parts];
+    row.iter().enumerate().for_each(|(after, value)| dense[(member + after) % parts] = *value);
+    dense
+}
+
 /// The largest weight over all sets of survivors. None if one is above the limit, or a set does not decode.
 fn largest_weight(rows: &[Vec<f64>], stragglers: usize, limit: f64) -> Option<f64> {
     let parts = rows.len();
-    let dense: Vec<Vec<f64>> = rows
-        .iter()
-        .enumerate()
-        .map(|(member, row)| {
-            let mut dense = vec![0.0; parts];
-            row.iter().enumerate().for_each(|(after, value)| dense[(member + after) % parts] = *value);
-            dense
-        })
-        .collect();
+    let dense: Vec<Vec<f64>> = rows.iter().enumerate().map(|(member, row)| dense(member, row, parts)).collect();
     let mut lost: Vec<usize> = (0..stragglers).collect();
     let mut largest: f64 = 0.0;
     loop {

@@ -10,7 +10,7 @@
 
 use tributary_protocol::coded::Code;
 
-use super::cyclic::Cyclic;
+use super::cyclic::{Cyclic, decode};
 
 /// The code of a round.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +49,27 @@ impl Rows {
         }
     }
 
+    /// The weights with which the answers of these members add up to the sum of all parts. None if they do not.
+    #[must_use]
+    pub fn weights(&self, answering: &[usize]) -> Option<Vec<f64>> {
+        match self {
+            Self::Fractional { parts, block } => {
+                let mut found = vec![false; parts / block];
+                let first = |member: &usize| f64::from(u8::from(!std::mem::replace(&mut found[member / block], true)));
+                let weights = answering.iter().map(first).collect();
+                found.iter().all(|found| *found).then_some(weights)
+            }
+            Self::Cyclic(cyclic) => {
+                // More answers than are needed have no single solution.
+                let needed = &answering[..answering.len().min(cyclic.needed())];
+                let rows: Vec<Vec<f64>> = needed.iter().map(|member| cyclic.dense(*member)).collect();
+                let mut weights = decode(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+                weights.resize(answering.len(), 0.0);
+                Some(weights)
+            }
+        }
+    }
+
     /// The parts of a member with their coefficients, by the parts' places.
     #[must_use]
     pub fn row(&self, member: usize) -> Vec<(usize, f64)> {
@@ -82,6 +103,8 @@ mod tests {
             for set in all {
                 let mut counted = vec![0; parts];
                 let mut blocks: Vec<usize> = Vec::new();
+                let weights = rows.weights(&set).unwrap();
+                assert_eq!(weights.iter().sum::<f64>() as usize, parts / (stragglers + 1), "one answer of each block");
                 for member in set {
                     let row = rows.row(member);
                     assert_eq!(row.len(), stragglers + 1, "the load of each member");
@@ -92,6 +115,8 @@ mod tests {
                 }
                 assert_eq!(counted, vec![1; parts], "({parts}, {stragglers})");
             }
+            let block: Vec<usize> = (stragglers + 1..parts).collect();
+            assert_eq!(rows.weights(&block), None, "nobody of the first block answers");
         }
         assert_eq!(Rows::of(Code::Fractional, 5, 1), None);
     }
@@ -116,7 +141,7 @@ mod tests {
                 .collect();
             for set in survivors(parts, stragglers) {
                 let picked: Vec<&[f64]> = set.iter().map(|member| dense[*member].as_slice()).collect();
-                let weights = super::super::cyclic::decode(&picked).unwrap();
+                let weights = rows.weights(&set).unwrap();
                 assert!(weights.iter().all(|weight| weight.abs() <= worst), "({parts}, {stragglers}): {weights:?}");
                 for part in 0..parts {
                     let sum: f64 = weights.iter().zip(&picked).map(|(weight, row)| weight * row[part]).sum();

@@ -121,7 +121,10 @@ fn described(
         plan: Plan { weight_max, training, ..plan },
         seed,
         deadline_in_ms,
-        ask_every_ms: ask_every_ms(round.cohort),
+        ask_every_ms: match &spec.file.coded {
+            Some(coded) if key.task == Task::Train => ask_every_ms(coded.clients(), CODED_ASK_EVERY_MS),
+            _ => ask_every_ms(round.cohort, ASK_EVERY_MS_MIN),
+        },
         coded: row.share().map(|share| Box::new(coded_terms(share, round, spec))),
         relay: (row.is_sum() && row.share().is_none()).then(|| Box::new(relay_terms(row, round, spec))),
     })
@@ -181,9 +184,13 @@ fn unbroken(mut steps: Vec<ModelDeltaFile>) -> Vec<ModelDeltaFile> {
 /// Questions of working clients that a cohort may ask per second. Each is a read of two rows.
 const QUESTIONS_PER_S: u64 = 100;
 
-/// How often a client of such a cohort asks whether its round is still open.
-fn ask_every_ms(cohort: u32) -> u64 {
-    ASK_EVERY_MS_MIN.max(u64::from(cohort) * 1_000 / QUESTIONS_PER_S)
+/// Shortest time between two questions in a coded round: it is done without those that hold a covered block, and the next
+/// one needs them.
+const CODED_ASK_EVERY_MS: u64 = 500;
+
+/// How often each of so many clients asks whether its round is still open, and at most every `least_ms`.
+fn ask_every_ms(clients: u32, least_ms: u64) -> u64 {
+    least_ms.max(u64::from(clients) * 1_000 / QUESTIONS_PER_S)
 }
 
 #[cfg(test)]
@@ -209,8 +216,9 @@ mod tests {
     #[test]
     fn a_cohort_of_any_size_asks_at_most_a_hundred_times_a_second() {
         for (cohort, every_ms) in [(1, 3_000), (300, 3_000), (1_000, 10_000), (100_000, 1_000_000)] {
-            assert_eq!(ask_every_ms(cohort), every_ms);
+            assert_eq!(ask_every_ms(cohort, ASK_EVERY_MS_MIN), every_ms);
             assert!(u64::from(cohort) * 1_000 <= QUESTIONS_PER_S * every_ms);
         }
+        assert_eq!([12, 64].map(|clients| ask_every_ms(clients, CODED_ASK_EVERY_MS)), [500, 640]);
     }
 }

@@ -255,6 +255,7 @@ async fn the_first_right_answer_of_a_block_counts() {
     let (first, second) = tokio::join!(drawn(&one), drawn(&other));
     let parts = |work: &Assignment| work.coded.as_ref().unwrap().parts.clone();
     assert_eq!(parts(&first), parts(&second), "the same parts, with the same seeds");
+    assert_eq!(first.ask_every_ms, 500, "who is not needed is soon there for the next round");
     assert_eq!(parts(&first).iter().map(|part| part.data.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     let refused = one.put_update(first.id, &figures(10), vec![0; 64]).await;
     refused.refused(ProblemType::WrongState);
