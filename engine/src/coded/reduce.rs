@@ -2,8 +2,8 @@
 //! which coefficients, and the sum that is left when each parent loses some of its children.
 //!
 //! The data is cut into `d = sum over l = 1..L of n^l (s + 1)^(L - l)` parts, so that every member keeps `(s + 1)^L` of
-//! them. Who is handed parts keeps the first ones, cuts the rest into `n` runs, and hands each child the runs of its row
-//! of the code. A child's parts have the coefficient that they came with, times that of its row.
+//! them. Who is handed parts keeps the first ones, cuts the rest into `n` runs, and hands each child the runs of its
+//! row of the code. A child's parts have the coefficient that they came with, times that of its row.
 
 use tributary_protocol::coded::Code;
 

@@ -184,8 +184,8 @@ fn unbroken(mut steps: Vec<ModelDeltaFile>) -> Vec<ModelDeltaFile> {
 /// Questions of working clients that a cohort may ask per second. Each is a read of two rows.
 const QUESTIONS_PER_S: u64 = 100;
 
-/// Shortest time between two questions in a coded round: it is done without those that hold a covered block, and the next
-/// one needs them.
+/// Shortest time between two questions in a coded round: it is done without those that hold a covered block, and the
+/// next one needs them.
 const CODED_ASK_EVERY_MS: u64 = 500;
 
 /// How often each of so many clients asks whether its round is still open, and at most every `least_ms`.
