@@ -6,6 +6,7 @@
 //! same database.
 
 mod buffered;
+mod coded;
 pub(crate) mod fleet;
 mod members;
 mod private;

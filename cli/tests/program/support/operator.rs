@@ -48,6 +48,18 @@ impl Operator {
         self.get("clients?population=p&limit=1000").await["items"].as_array().unwrap().len()
     }
 
+    /// Returns when so many clients wait for work.
+    pub(crate) async fn are_online(&self, count: usize) {
+        loop {
+            let clients = self.get("clients?population=p&limit=1000").await;
+            let online = clients["items"].as_array().unwrap().iter().filter(|client| client["online"] == true).count();
+            if online == count {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Deletes a job that has ended.
     pub(crate) async fn delete_job(&self, job: &str) {
         let url = format!("{}/operator/v1/jobs/{job}", self.url);

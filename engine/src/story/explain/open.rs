@@ -28,6 +28,9 @@ pub(super) fn selecting(name: &str, story: &RoundStory<'_>, now_ms: i64) -> Stri
         None => seen,
     };
     match story.selection_ends_at_ms {
+        Some(at_ms) if at_ms > now_ms && story.lacking.is_some() => {
+            format!("{name} waits for clients: {seen}; in {} it is abandoned.", duration(at_ms - now_ms))
+        }
         Some(at_ms) if at_ms > now_ms => {
             let minimum = count(story.round.minimum, "client");
             format!(

@@ -71,9 +71,9 @@ fn an_open_round_says_what_it_waits_for() {
     );
     let lacking = Some("part east is held by 1 of 2 clients");
     assert_eq!(
-        explain(&RoundStory { lacking, ..waits }, 300_000),
+        explain(&RoundStory { lacking, ..waits }, 100_000),
         "Round 7 waits for clients: 4 of the 13 it needs are checked in and eligible; part east is held by 1 of 2 \
-         clients."
+         clients; in 3 min 20 s it is abandoned."
     );
     assert_eq!(
         explain(&RoundStory { available: Some((1, 13)), ..waits }, 300_000),

@@ -71,6 +71,8 @@ pub struct SelectingRound<'a> {
     /// When it starts with those that are here, or is abandoned.
     pub ends_in_ms: i64,
     pub wanted: Option<Wanted<'a>>,
+    /// Of a coded round: which parts are held too rarely.
+    pub lacking: Option<&'a str>,
 }
 
 /// An evaluation that waits for clients.
@@ -288,14 +290,17 @@ fn evaluators_wanted(facts: &HealthFacts<'_>) -> Option<Health> {
 /// Whether the open round would be abandoned with those that are here. Until then, clients that wait for another job
 /// do not matter.
 fn lacks_clients(facts: &HealthFacts<'_>) -> bool {
-    facts.selecting.is_some_and(|round| round.available < round.minimum)
+    facts.selecting.is_some_and(|round| round.available < round.minimum || round.lacking.is_some())
 }
 
 fn clients_wanted(facts: &HealthFacts<'_>) -> Option<Health> {
     let round = facts.selecting?;
-    let SelectingRound { number, available, needed, minimum, ends_in_ms, wanted } = round;
+    let SelectingRound { number, available, needed, minimum, ends_in_ms, wanted, lacking } = round;
     let mut text = format!("round {number} waits for clients: {available} of {needed} are here");
     match ends_in_ms {
+        1.. if let Some(lacking) = lacking => {
+            text.push_str(&format!("; {lacking}; in {} it is abandoned", duration(ends_in_ms)));
+        }
         1.. => text.push_str(&format!(
             "; in {} it starts with those, or is abandoned with fewer than {minimum}",
             duration(ends_in_ms)

@@ -24,7 +24,7 @@ fn running() -> HealthFacts<'static> {
 }
 
 fn selecting(available: u32) -> SelectingRound<'static> {
-    SelectingRound { number: 4, available, needed: 13, minimum: 5, ends_in_ms: 213_000, wanted: None }
+    SelectingRound { number: 4, available, needed: 13, minimum: 5, ends_in_ms: 213_000, wanted: None, lacking: None }
 }
 
 fn abandoned(number: u32) -> EndedRound<'static> {
@@ -80,6 +80,15 @@ fn a_job_that_waits_says_for_how_many_clients() {
         HealthKind::WaitingForClients,
         "round 4 waits for clients: 1 of 13 are here; in 3 min 33 s it starts with those, or is abandoned with fewer \
          than 5",
+    );
+    let lacking = Some("part east is held by 1 of 2 clients");
+    let coded = HealthFacts { selecting: Some(SelectingRound { lacking, ..selecting(13) }), ..running() };
+    is(
+        &coded,
+        Severity::Waiting,
+        HealthKind::WaitingForClients,
+        "round 4 waits for clients: 13 of 13 are here; part east is held by 1 of 2 clients; in 3 min 33 s it is \
+         abandoned",
     );
     let wanted = Some(Wanted { attributes: "", matching: 2, enrolled: 2, present: "" });
     let few = HealthFacts { selecting: Some(SelectingRound { wanted, ..selecting(1) }), ..running() };
@@ -158,7 +167,8 @@ fn a_rising_loss_is_no_wobble() {
 #[test]
 fn an_evaluation_that_nobody_can_make_says_whom_it_wants() {
     let wanted = Some(Wanted { attributes: "role=nobody", matching: 0, enrolled: 18, present: "phone 18" });
-    let round = SelectingRound { number: 8, available: 0, needed: 1, minimum: 1, ends_in_ms: 100_000, wanted };
+    let round =
+        SelectingRound { number: 8, available: 0, needed: 1, minimum: 1, ends_in_ms: 100_000, wanted, lacking: None };
     is(
         &HealthFacts { evaluation: Some(EvaluatorsWanted { round, is_last: true }), ..running() },
         Severity::Warning,
@@ -173,7 +183,15 @@ fn an_evaluation_that_nobody_can_make_says_whom_it_wants() {
 
 #[test]
 fn an_evaluation_on_the_coordinator_asks_for_its_test_set() {
-    let round = SelectingRound { number: 8, available: 0, needed: 1, minimum: 0, ends_in_ms: 100_000, wanted: None };
+    let round = SelectingRound {
+        number: 8,
+        available: 0,
+        needed: 1,
+        minimum: 0,
+        ends_in_ms: 100_000,
+        wanted: None,
+        lacking: None,
+    };
     let facts = HealthFacts { evaluation: Some(EvaluatorsWanted { round, is_last: false }), ..running() };
     let health = first(&facts, 0);
     assert_eq!((health.severity, health.kind), (Severity::Warning, HealthKind::WaitingForEvaluators));

@@ -162,7 +162,15 @@ async fn selection(app: &App, tx: &mut Tx, round: Option<&RoundRow>) -> Result<O
 
 fn wanted(number: u32, selection: &Selection, now_ms: i64) -> SelectingRound<'_> {
     let Selection { available, needed, minimum, ends_at_ms, .. } = *selection;
-    SelectingRound { number, available, needed, minimum, ends_in_ms: ends_at_ms - now_ms, wanted: selection.wanted() }
+    SelectingRound {
+        number,
+        available,
+        needed,
+        minimum,
+        ends_in_ms: ends_at_ms - now_ms,
+        wanted: selection.wanted(),
+        lacking: selection.lacking.as_deref(),
+    }
 }
 
 fn buffer_of(round: &RoundRow, per_client: u32) -> BufferWanted {
