@@ -380,6 +380,24 @@ mod tests {
         ))
     }
 
+    /// Goal: combinations that would lose more than two digits in their decoding are refused when the job is created.
+    #[test]
+    fn a_cyclic_code_whose_weights_are_too_large_is_refused() {
+        let coded = |parts: usize, stragglers: u16| {
+            let names: Vec<String> = (0..parts).map(|part| format!("'p{part}'")).collect();
+            let file = JobFile::parse(&format!(
+                "name = 'a'\npopulation = 'b'\nmodel.parameters = [{{ name = 'w', shape = [2] }}]\nupdate.codec = 'f32'\n\
+                 training.steps = 1\ntraining.optimizer = {{ kind = 'sgd', learning_rate = 0.1 }}\n\
+                 coded = {{ parts = [{}], stragglers = {stragglers}, code = 'cyclic' }}",
+                names.join(", ")
+            ));
+            JobSpec::new(format!("job_{}", "0".repeat(32)).parse().unwrap(), file.unwrap())
+        };
+        assert!(coded(5, 2).is_ok());
+        let refused = coded(11, 4).err().unwrap().to_string();
+        assert!(refused.contains("a multiple of 5, and \"fractional\""), "{refused}");
+    }
+
     /// A job that asks two questions, the second of them in two rounds.
     fn analysis(mechanism: &str) -> Arc<JobSpec> {
         spec(&format!(

@@ -35,7 +35,7 @@ use crate::store::client_state::ClientState;
 use crate::store::state::{Finished, Identity, Pending, Work};
 #[cfg(feature = "group")]
 use crate::tasks::Exchanging;
-use crate::tasks::{Completed, Given, answer, describe, evaluate, train, train_parts};
+use crate::tasks::{Completed, Given, PartsSoFar, answer, describe, evaluate, train, train_parts};
 use crate::trainer::{TrainError, Trainer};
 use crate::transport::upload::{Figures, Upload};
 
@@ -128,14 +128,16 @@ async fn worked<T: Trainer + ?Sized>(
                 Assignment { seed, ..given.assignment.clone() }
             });
             let assignment = again.as_ref().unwrap_or(given.assignment);
-            compute(trainer, host, &Given { assignment, exchange: Some(exchange), ..*given }, watch, context)
+            let given = Given { assignment, exchange: Some(exchange), ..*given };
+            compute(trainer, host, &given, &mut PartsSoFar::default(), (watch, context))
         };
         return Box::pin(ring::together(group, &mut train)).await;
     }
     // Groups alone speak to the coordinator while they work.
     let _ = identity;
+    let mut parts = PartsSoFar::default();
     loop {
-        match compute(trainer, host, given, watch, context) {
+        match compute(trainer, host, given, &mut parts, (watch, context)) {
             Err(TrainError::Pending) => trainer.ready().await,
             completed => return completed,
         }
@@ -206,8 +208,8 @@ fn compute<T: Trainer + ?Sized>(
     trainer: &mut T,
     host: &dyn Host,
     given: &Given<'_>,
-    watch: &Watch,
-    context: &Context,
+    parts: &mut PartsSoFar,
+    (watch, context): (&Watch, &Context),
 ) -> Result<Completed, TrainError> {
     let in_time = || given.clock.now_ms() < given.deadline_ms;
     let is_over = || !in_time() || watch.is_closed();
@@ -219,7 +221,7 @@ fn compute<T: Trainer + ?Sized>(
     match given.assignment.task {
         Task::Train => match (&given.assignment.plan.analysis, &given.assignment.coded) {
             (Some(analysis), _) => answer(context.table.as_deref(), analysis, given, context.describe_floor),
-            (None, Some(terms)) => train_parts(trainer, given, terms, &should_stop),
+            (None, Some(terms)) => train_parts(trainer, given, (terms, parts), &should_stop),
             (None, None) => train(trainer, given, &should_stop),
         },
         Task::Evaluate => evaluate(trainer, given, &should_stop),

@@ -22,7 +22,8 @@ use crate::trainer::{TrainError, Trainer};
 /// Values that are written at a time.
 const PIECE: usize = 1 << 14;
 
-/// Trains on each part from the same model, and makes the exact sum of the updates, or their combination.
+/// Trains on each part from the same model, and makes the exact sum of the updates, or their combination. A trainer
+/// that has to be waited for is called again with what the parts before have come to.
 ///
 /// In memory are the values of one update, and 8 bytes a value of the sum.
 ///
@@ -31,18 +32,19 @@ const PIECE: usize = 1 << 14;
 pub(crate) fn train_parts<T: Trainer + ?Sized>(
     trainer: &mut T,
     given: &Given<'_>,
-    terms: &CodedTerms,
+    (terms, together): (&CodedTerms, &mut PartsSoFar),
     should_stop: &dyn Fn() -> bool,
 ) -> Result<Completed, TrainError> {
-    let mut together = Together::default();
-    for part in &terms.parts {
+    for part in terms.parts.iter().skip(together.parts as usize) {
         if trainer.sets().get(&part.data).is_none() {
             return Err(TrainError::NoExamples);
         }
         let data = Some(part.data.clone());
         let assignment = Assignment { data, seed: part.seed, coded: None, ..given.assignment.clone() };
         let trained = train(trainer, &Given { assignment: &assignment, ..*given }, should_stop)?;
-        let Work::Update { query, .. } = trained.work else { return Err(TrainError::NoExamples) };
+        let Work::Update { query, .. } = trained.work else {
+            return Err(TrainError::DoesNotFit("a part has no update".to_owned()));
+        };
         let values = sent(&trained.body, &assignment)?;
         together.count(query);
         match terms.sum {
@@ -50,6 +52,7 @@ pub(crate) fn train_parts<T: Trainer + ?Sized>(
             None => together.combine(&values, part.factor),
         }
     }
+    let together = std::mem::take(together);
     match terms.sum {
         Some(terms) => together.into_sum(given.assignment, terms),
         None => together.into_combination(given),
@@ -58,7 +61,7 @@ pub(crate) fn train_parts<T: Trainer + ?Sized>(
 
 /// What the parts so far come to.
 #[derive(Default)]
-struct Together {
+pub(crate) struct PartsSoFar {
     parts: u32,
     /// Of an exact sum.
     integers: Vec<i64>,
@@ -70,7 +73,7 @@ struct Together {
     weight: u32,
 }
 
-impl Together {
+impl PartsSoFar {
     /// Counts the figures of the update of a part.
     fn count(&mut self, part: UpdateQuery) {
         self.parts += 1;

@@ -26,7 +26,7 @@ mod train;
 mod trainings;
 
 pub(crate) use answer::answer;
-pub(crate) use coded::train_parts;
+pub(crate) use coded::{PartsSoFar, train_parts};
 pub(crate) use completed::Completed;
 pub(crate) use describe::describe;
 pub(crate) use encode::sent;

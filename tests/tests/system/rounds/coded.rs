@@ -25,17 +25,20 @@ use tributary_protocol::sum::{SumWriter, tag};
 use super::lockstep::{examples, model};
 use crate::support::{Answer, Device, World, figures, http, job_file, within_reason};
 
-/// A client's trainer over the parts that it holds. One that is stuck is asked to train and never comes back.
+/// A client's trainer over the parts that it holds. One that is stuck is asked to train and never comes back. One that
+/// waits is asked twice for each training, as a trainer that works elsewhere is.
 struct Holder {
     sets: Sets,
     is_stuck: bool,
+    waits: bool,
+    has_waited: bool,
 }
 
 impl Holder {
     fn of(parts: &[usize]) -> Self {
         let with =
             |sets: Sets, part: &usize| sets.with(&format!("p{part}"), LayerTrainer::new(examples(*part))).unwrap();
-        Self { sets: parts.iter().fold(Sets::new(), with), is_stuck: false }
+        Self { sets: parts.iter().fold(Sets::new(), with), is_stuck: false, waits: false, has_waited: false }
     }
 }
 
@@ -49,7 +52,11 @@ impl Trainer for Holder {
     }
 
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
-        if self.is_stuck { Err(TrainError::Pending) } else { self.sets.train(task, should_stop) }
+        self.has_waited = self.waits && !self.has_waited;
+        match self.is_stuck || self.has_waited {
+            true => Err(TrainError::Pending),
+            false => self.sets.train(task, should_stop),
+        }
     }
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
@@ -101,12 +108,15 @@ async fn completed(world: &World, job: JobId) {
 
 /// The files of all versions of a job whose clients hold these parts, and of whom some are stuck.
 async fn versions(file: &Value, held: &[Vec<usize>], stuck: &[usize]) -> (World, JobId, Vec<Vec<u8>>) {
+    let holder =
+        |(place, parts): (usize, &Vec<usize>)| Holder { is_stuck: stuck.contains(&place), ..Holder::of(parts) };
+    versions_of(file, held.iter().enumerate().map(holder).collect()).await
+}
+
+async fn versions_of(file: &Value, holders: Vec<Holder>) -> (World, JobId, Vec<Vec<u8>>) {
     let world = World::start_driven().await;
     let job = world.create_job(file).await.ok::<Job>().head.id;
-    let clients = held
-        .iter()
-        .enumerate()
-        .map(|(place, parts)| take_part(&world, Holder { is_stuck: stuck.contains(&place), ..Holder::of(parts) }));
+    let clients = holders.into_iter().map(|holder| take_part(&world, holder));
     within_reason(async {
         tokio::select! {
             _ = join_all(clients) => unreachable!("clients take part for ever"),
@@ -149,6 +159,8 @@ async fn whoever_of_a_block_is_missing_the_model_has_the_same_bits() {
         assert!(distance(&values(&whole[0]), &values(&whole[1])) > 1e-3, "the model has moved");
         let round: RoundDetail = world.look(&format!("/jobs/{id}/rounds/1")).await.ok();
         assert_eq!((round.round.cohort, round.round.reported, round.round.goal), (8, 4, 4));
+        let waiting = PAIRS.iter().map(|parts| Holder { waits: true, ..Holder::of(parts) }).collect();
+        assert!(versions_of(&file, waiting).await.2 == whole, "trainers that are waited for");
         for stuck in [&[0][..], &[1], &[2], &[3], &[0, 2], &[1, 2], &[0, 3]] {
             let (_, _, without) = versions(&file, &pairs(), stuck).await;
             assert!(without == whole, "without {stuck:?} the model is another one");
