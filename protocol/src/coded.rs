@@ -45,18 +45,18 @@ impl Code {
 
 /// What one client does in a coded round, as the coordinator keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Share {
+pub struct CodedShare {
     /// How the updates of the parts are put together.
     pub code: Code,
     /// The row of the code, from 0.
     pub row: u16,
     /// The parts, in the order of the job file.
-    pub parts: Vec<SharePart>,
+    pub parts: Vec<CodedPart>,
 }
 
 /// A part in a share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SharePart {
+pub struct CodedPart {
     /// Its place in the job file, from 0.
     pub place: u16,
     /// Its name.
@@ -67,7 +67,7 @@ pub struct SharePart {
     pub weight: f64,
 }
 
-impl Share {
+impl CodedShare {
     /// Updates that count when it is answered: those of a block count one by one, a combination as one.
     #[must_use]
     pub fn updates(&self) -> u32 {
@@ -122,14 +122,14 @@ pub struct SumTerms {
 mod tests {
     use super::*;
 
-    fn share(code: Code, row: u16) -> Share {
-        let part = |place: u16| SharePart {
+    fn share(code: Code, row: u16) -> CodedShare {
+        let part = |place: u16| CodedPart {
             place,
             name: Name::try_from(format!("p{place}")).unwrap(),
             coefficient: 1.0,
             weight: 1.0,
         };
-        Share { code, row, parts: (0..3).map(part).collect() }
+        CodedShare { code, row, parts: (0..3).map(part).collect() }
     }
 
     #[test]
@@ -139,6 +139,6 @@ mod tests {
         assert_eq!(share(Code::Fractional, 4).updates(), 3);
         assert_eq!((share(Code::Cyclic, 4).updates(), share(Code::Cyclic, 4).block()), (1, None));
         let text = serde_json::to_string(&share(Code::Cyclic, 4)).unwrap();
-        assert_eq!(serde_json::from_str::<Share>(&text).unwrap(), share(Code::Cyclic, 4));
+        assert_eq!(serde_json::from_str::<CodedShare>(&text).unwrap(), share(Code::Cyclic, 4));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tributary_protocol::abilities::Abilities;
-use tributary_protocol::coded::Share;
+use tributary_protocol::coded::CodedShare;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::example_sets::{ExampleSet, ExampleSets};
 use tributary_protocol::hash::Sha256Hash;
@@ -37,7 +37,7 @@ pub struct Candidate {
     /// Clients that it stands for, if it is a relay.
     pub relay: Option<u32>,
     /// Its share of a coded round; none until it is drawn, and in others.
-    pub share: Option<Box<Share>>,
+    pub share: Option<Box<CodedShare>>,
 }
 
 impl Candidate {

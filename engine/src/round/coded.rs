@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tributary_protocol::coded::{Code, Share, SharePart};
+use tributary_protocol::coded::{Code, CodedPart, CodedShare};
 use tributary_protocol::job_file::{Coded, Combine, JobFile};
 use tributary_protocol::seed::Seed;
 
@@ -37,14 +37,14 @@ pub(super) fn shared_out(
     let rows = rows_of(coded)?;
     let weights = weights(&holders, (file, coded));
     let drawn = holders.iter().enumerate().map(|(row, holder)| {
-        let part = |(place, coefficient): (usize, f64)| SharePart {
+        let part = |(place, coefficient): (usize, f64)| CodedPart {
             place: place as u16,
             name: coded.parts[place].clone(),
             coefficient,
             weight: weights[place],
         };
         let parts = rows.row(row).into_iter().map(part).collect();
-        let share = Share { code: coded.code, row: row as u16, parts };
+        let share = CodedShare { code: coded.code, row: row as u16, parts };
         Arc::new(Candidate { share: Some(Box::new(share)), ..Candidate::clone(holder) })
     });
     let mut drawn: Vec<Arc<Candidate>> = drawn.collect();
@@ -143,7 +143,7 @@ mod tests {
         let mut eligible =
             vec![holder(1, &[0, 1]), holder(2, &all), holder(3, &[2, 3]), holder(4, &all), holder(5, &[0, 2])];
         let cohort = drawn(&eligible, &job, 3).unwrap();
-        let shares: Vec<&Share> = cohort.iter().map(|candidate| candidate.share.as_deref().unwrap()).collect();
+        let shares: Vec<&CodedShare> = cohort.iter().map(|candidate| candidate.share.as_deref().unwrap()).collect();
         let mut blocks: Vec<u16> = shares.iter().filter_map(|share| share.block()).collect();
         blocks.sort_unstable();
         assert_eq!(blocks, [0, 0, 1, 1]);

@@ -1,6 +1,6 @@
 //! Accepted updates of a round, as rules read them.
 
-use tributary_protocol::coded::{Code, Share};
+use tributary_protocol::coded::{Code, CodedShare};
 use tributary_protocol::figures::Figures;
 use tributary_protocol::fixed::{Contribution, Weight};
 use tributary_protocol::hash::Sha256Hash;
@@ -20,7 +20,7 @@ pub struct AcceptedRow {
     #[sqlx(flatten)]
     figures: FiguresRow,
     report_sha256: Option<Text<Sha256Hash>>,
-    share: Option<Text<Json<Share>>>,
+    share: Option<Text<Json<CodedShare>>>,
     /// Whether it is a sum of updates.
     pub is_sum: bool,
     /// Enrolment number of the client.

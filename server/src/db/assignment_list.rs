@@ -2,7 +2,7 @@
 
 use tributary_engine::round::interval;
 use tributary_engine::story::{Ending, Session};
-use tributary_protocol::coded::Share;
+use tributary_protocol::coded::CodedShare;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::{AssignmentId, ClientId, Name};
 use tributary_protocol::operator::Assignment;
@@ -42,7 +42,7 @@ pub(super) struct AssignmentView {
     staleness: u32,
     #[sqlx(try_from = "i64")]
     places: u32,
-    share: Option<Text<Json<Share>>>,
+    share: Option<Text<Json<CodedShare>>>,
     updates: Option<i64>,
     weight: Option<i64>,
     loss: Option<f64>,
@@ -125,7 +125,7 @@ impl Tx {
 }
 
 /// The names of the parts of a share.
-fn parts(Text(Json(share)): Text<Json<Share>>) -> Vec<Name> {
+fn parts(Text(Json(share)): Text<Json<CodedShare>>) -> Vec<Name> {
     share.parts.into_iter().map(|part| part.name).collect()
 }
 

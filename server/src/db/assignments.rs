@@ -3,7 +3,7 @@
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::Term;
 use tributary_protocol::classes::ClassCounts;
-use tributary_protocol::coded::Share;
+use tributary_protocol::coded::CodedShare;
 use tributary_protocol::figures::Figures;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId};
@@ -30,7 +30,7 @@ pub struct NewAssignment {
     /// Most updates of the sum that it brings; 0 for an update.
     pub places: u32,
     /// Its share of a coded round.
-    pub share: Option<Box<Share>>,
+    pub share: Option<Box<CodedShare>>,
     pub term: Term,
 }
 
@@ -86,7 +86,7 @@ pub struct AssignmentRow {
     /// Most updates of the sum that it brings, as a relay or as the holder of parts; 0 for an update.
     #[sqlx(try_from = "i64")]
     pub places: u32,
-    share: Option<Text<Json<Share>>>,
+    share: Option<Text<Json<CodedShare>>>,
     /// Of the member that brings the sum of its group: the updates in it; 0 for everybody else.
     #[sqlx(try_from = "i64")]
     brings: u32,
@@ -128,7 +128,7 @@ impl AssignmentRow {
     }
 
     /// Its share of a coded round.
-    pub fn share(&self) -> Option<&Share> {
+    pub fn share(&self) -> Option<&CodedShare> {
         self.share.as_ref().map(|Text(Json(share))| share)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::Term;
-use tributary_protocol::coded::{CodedTerms, PartTerms, Share, SharePart, SumTerms};
+use tributary_protocol::coded::{CodedPart, CodedShare, CodedTerms, PartTerms, SumTerms};
 use tributary_protocol::device::{ASK_EVERY_MS_MIN, Assignment, Plan};
 use tributary_protocol::download::{CompanionFile, DELTA_CHAIN_MAX, FormFile, ModelDeltaFile, ModelForm};
 use tributary_protocol::fixed::Weight;
@@ -131,8 +131,8 @@ fn described(
 }
 
 /// What the holder of parts does in a coded round. Whoever trains on a part does it with the same seed.
-fn coded_terms(share: &Share, round: &RoundRow, spec: &Arc<JobSpec>) -> CodedTerms {
-    let terms = |part: &SharePart| PartTerms {
+fn coded_terms(share: &CodedShare, round: &RoundRow, spec: &Arc<JobSpec>) -> CodedTerms {
+    let terms = |part: &CodedPart| PartTerms {
         data: part.name.clone(),
         seed: round.seed().derive("part", part.place.into()),
         factor: part.coefficient * part.weight,
