@@ -26,7 +26,7 @@ pub(super) const TOLD: &[(&str, &str)] = &[
     (
         "Assignment",
         "assigned_at_ms attributes base_version bytes_below client client_number ended_at_ms explanation fetched_at_ms id \
-         late_at_ms places reason round_trip_ms shape spare staleness state stopped_at_ms straggler updates upload_at_ms upload_ms weight \
+         late_at_ms parts places reason round_trip_ms shape spare staleness state stopped_at_ms straggler updates upload_at_ms upload_ms weight \
          work_ms",
     ),
     // Of jobs with secure aggregation, which have sums alone.
