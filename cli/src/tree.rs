@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use tributary_engine::coded::reduce::{code_of, kept_of, parts_of};
+use tributary_engine::coded::reduce::{Member, Reduce, code_of, kept_of, parts_of};
 use tributary_engine::coded::time::{Costs, Expected, Scheme, expected};
 use tributary_engine::coded::tree::Tree;
 
@@ -11,6 +11,8 @@ use crate::format::{count, duration_ms, percent};
 use crate::output::Output;
 use crate::units::Bandwidth;
 
+/// Most parts that are listed, those of each member counted.
+const LISTED_MAX: u64 = 1_000_000;
 /// Bits of a parameter on the way, in f32.
 const BITS: f64 = 32.0;
 
@@ -41,6 +43,19 @@ pub(crate) struct PlanArgs {
     /// The mean time in which one member would work on all data, in milliseconds.
     #[arg(long, default_value_t = 60_000, value_name = "MILLISECONDS")]
     compute_ms: u64,
+    /// Lists which parts of the data each member of the coded tree holds, and compares nothing. With one level these
+    /// are the clients of a coded job.
+    #[arg(long)]
+    shares: bool,
+}
+
+/// A member of a coded tree. Programs rely on the names of its members.
+#[derive(Debug, Serialize)]
+struct Holder {
+    /// The number of the child at each level, from 1, as 2.3: the third child of the second one.
+    member: String,
+    /// Numbers of its parts, from 1.
+    parts: Vec<usize>,
 }
 
 /// A row. Programs rely on the names of its members.
@@ -63,6 +78,9 @@ pub(crate) fn run(command: &TreeCommand, output: &Output) -> Result<(), CliError
     let TreeCommand::Plan(args) = command;
     let tree = Tree::new(args.children, args.levels, args.stragglers)
         .map_err(|error| CliError::BadSetting(error.to_string()))?;
+    if args.shares {
+        return shares(tree, output);
+    }
     let transfer = args.parameters as f64 * BITS / args.bandwidth.bits_per_s() * 1000.0;
     let rows = expected(tree, Costs { compute: args.compute_ms as f64, transfer }).map(row);
     output.list(&rows, &["sums meet in", "members", "load", "does without", "vectors", "expected"], |row| {
@@ -81,6 +99,30 @@ pub(crate) fn run(command: &TreeCommand, output: &Output) -> Result<(), CliError
     }
     output.note("expected: members work for exponential times, and a link takes in one vector at a time");
     Ok(())
+}
+
+/// Lists the parts of each member.
+fn shares(tree: Tree, output: &Output) -> Result<(), CliError> {
+    let listed = kept_of(tree).and_then(|kept| (kept as u64).checked_mul(tree.members()));
+    if listed.is_none_or(|listed| listed > LISTED_MAX) {
+        return Err(CliError::BadSetting("--shares: a list of more than a million parts".into()));
+    }
+    let reduce = Reduce::of(tree).ok_or_else(|| CliError::BadSetting(coded(tree)))?;
+    let mut holders = Vec::new();
+    hold(reduce.children(), "", &mut holders);
+    output.list(&holders, &["member", "parts"], |Holder { member, parts }| {
+        let parts: Vec<String> = parts.iter().map(usize::to_string).collect();
+        vec![member.clone(), parts.join(", ")]
+    })
+}
+
+fn hold(members: &[Member], above: &str, holders: &mut Vec<Holder>) {
+    for (number, Member { kept, children }) in (1..).zip(members) {
+        let member = if above.is_empty() { format!("{number}") } else { format!("{above}.{number}") };
+        let parts = kept.iter().map(|(part, _)| part + 1).collect();
+        holders.push(Holder { member: member.clone(), parts });
+        hold(children, &member, holders);
+    }
 }
 
 /// How the data is cut for a code of each parent and its children.
@@ -138,6 +180,20 @@ mod tests {
         assert_eq!(rows[1]["members"], 64);
         let built: Vec<_> = rows.iter().filter_map(|row| row["is_built"].as_bool()).collect();
         assert_eq!(built, [true, true, true, false, true]);
+    }
+
+    #[test]
+    fn the_parts_of_each_member_are_listed() {
+        let rows = planned("tree plan --children 4 --levels 1 --stragglers 1 --shares").unwrap();
+        let of = |row: &Value| (row["member"].as_str().unwrap().to_owned(), row["parts"].clone());
+        let wanted = [("1", [1, 2]), ("2", [1, 2]), ("3", [3, 4]), ("4", [3, 4])];
+        let wanted = wanted.map(|(member, parts)| (member.to_owned(), Value::from(parts.to_vec())));
+        assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), wanted);
+        let rows = planned("tree plan --children 3 --levels 2 --stragglers 1 --shares").unwrap();
+        assert_eq!(rows.len(), 12);
+        assert!(rows.iter().all(|row| row["parts"].as_array().unwrap().len() == 4));
+        let error = planned("tree plan --children 11 --levels 1 --stragglers 4 --shares").unwrap_err();
+        assert!(error.to_string().contains("there is no code for 11 children"), "{error}");
     }
 
     #[test]
