@@ -228,7 +228,7 @@ async fn cost(args: &CodedArgs, scheme: Scheme, noise: &Arc<Vec<f32>>) -> Result
         members.spawn(async move { client.run(&mut member, &AlwaysOn, ended.cancelled()).await });
     }
     let played = played(&coordinator, args, job_file(args, scheme, &population)?).await;
-    // A member at work holds a thread until it is told.
+    // The thread of a member that trains is free once the member stops.
     ended.cancel();
     members.shutdown().await;
     played
@@ -453,7 +453,7 @@ mod tests {
         assert_eq!(work_ms, [70, 70, 7, 7]);
     }
 
-    /// Goal: an update is that of the part, whoever trains on it; a member stops when its round is closed.
+    /// Goal: all holders of a part make the same update of it. A member stops when its round is closed.
     #[test]
     fn an_update_depends_on_the_part_alone() {
         let args = parsed(&["--parameters", "5", "--compute-ms", "1", "--slow", "1x1"]);

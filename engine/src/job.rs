@@ -59,6 +59,8 @@ pub struct JobSpec {
     pub calendar: Option<Calendar>,
     /// What `[privacy]` comes to.
     pub privacy: Option<Terms>,
+    /// The code of `[coded]`. The best cyclic one is searched for, so it is kept.
+    pub code: Option<Arc<Rows>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -105,11 +107,7 @@ impl JobSpec {
             updates_max: file.updates_max(),
         };
         Accumulator::new(0, caps)?;
-        if let Some(Coded { parts, stragglers, code }) = &file.coded
-            && Rows::of(*code, parts.len(), (*stragglers).into()).is_none()
-        {
-            return Err(SpecError::Code { parts: parts.len(), stragglers: *stragglers });
-        }
+        let code = file.coded.as_ref().map(code_of).transpose()?;
         if let Some(policy) = MaskingPolicy::of(&file, file.round.goal()) {
             GroupParameters::check(&policy)?;
         }
@@ -134,6 +132,7 @@ impl JobSpec {
             schema,
             calendar,
             privacy: Terms::of(&file),
+            code,
             file,
         };
         let optimizer = spec.optimizer(0, 0);
@@ -305,6 +304,12 @@ impl JobSpec {
         let optimizer = self.optimizer(0, 0);
         optimizer.companions().iter().copied().chain(self.gathering(0).centre()).chain(control).collect()
     }
+}
+
+fn code_of(coded: &Coded) -> Result<Arc<Rows>, SpecError> {
+    let Coded { parts, stragglers, code } = coded;
+    let rows = Rows::of(*code, parts.len(), (*stragglers).into());
+    rows.map(Arc::new).ok_or(SpecError::Code { parts: parts.len(), stragglers: *stragglers })
 }
 
 /// Largest body of a masked update, over all sizes of groups: with noise that of the largest group need not be the

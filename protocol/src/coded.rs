@@ -85,7 +85,7 @@ impl CodedShare {
     }
 }
 
-/// What a client is told to do in a coded round.
+/// The work of one client in a coded round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CodedTerms {
@@ -102,7 +102,7 @@ pub struct CodedTerms {
 pub struct PartTerms {
     /// The example set, as the client named it.
     pub data: Name,
-    /// Seed of all random choices of this training, whoever trains on the part.
+    /// Seed of all random choices of this training. All holders of the part have the same.
     pub seed: Seed,
     /// What its update is multiplied by in a combination. 1 in a sum.
     pub factor: f64,

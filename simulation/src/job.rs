@@ -160,6 +160,7 @@ impl Job {
         let view = JobView {
             file: &self.spec.file,
             calendar: self.spec.calendar.as_ref(),
+            code: self.spec.code.as_deref(),
             facts: &self.facts,
             rounds: self.open.as_ref().map_or(&[], |open| std::slice::from_ref(&open.round)),
             work: self.open_work(),

@@ -17,7 +17,8 @@ mod watch;
 
 use std::time::Duration;
 
-use tributary_protocol::device::{Assignment, CheckInRequest, DeviceState};
+use tributary_protocol::device::{Assignment, CheckInRequest, DeviceState, ReportAccepted};
+use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::state::Task;
 
 use self::check_in::ask_for_work;
@@ -275,30 +276,31 @@ async fn deliver(
             accepted
         }
         Work::Update { query, sha256 } => {
-            // Asked first, so that no bytes are sent to a round that has closed.
-            // The sum of a group that exchanged while it trained is there already.
-            let is_together = finished.pending.assignment.plan.exchange.is_some();
-            let is_asked = finished.begun || is_together || finished.body.len() >= ASKED_BYTES_MIN;
-            if is_asked && coordinator.status(secret, id, true).await?.reported {
-                // An earlier upload was accepted; only its response was lost.
-                return Ok(0);
-            }
-            let (body, begun) = (&finished.body, finished.begun);
-            let upload = Upload { id, figures: Figures::Update(query), body, sha256: *sha256, begun };
-            coordinator.upload(secret, &upload).await?
+            upload(context, identity, finished, (Figures::Update(query), *sha256)).await?
         }
-        Work::Sum { query, sha256 } => {
-            if coordinator.status(secret, id, true).await?.reported {
-                return Ok(0);
-            }
-            let (body, begun) = (&finished.body, finished.begun);
-            let upload = Upload { id, figures: Figures::Sum(query), body, sha256: *sha256, begun };
-            coordinator.upload(secret, &upload).await?
-        }
+        Work::Sum { query, sha256 } => upload(context, identity, finished, (Figures::Sum(query), *sha256)).await?,
         Work::Evaluation(report) => coordinator.put_evaluation(secret, id, None, report).await?,
         Work::Description(description) => coordinator.put_description(secret, id, None, description).await?,
     };
     Ok(accepted.retry_after_ms)
+}
+
+/// Sends the body of finished work, unless the coordinator has it.
+async fn upload(
+    Context { coordinator, .. }: &Context,
+    Identity { secret, .. }: &Identity,
+    Finished { pending, body, begun }: &Finished,
+    (figures, sha256): (Figures<'_>, Sha256Hash),
+) -> Result<ReportAccepted, ClientError> {
+    let (id, begun) = (pending.assignment.id, *begun);
+    // Asked first, so that no bytes are sent to a round that has closed.
+    // The sum of a group that exchanged while it trained is there already.
+    let is_asked = begun || pending.assignment.plan.exchange.is_some() || body.len() >= ASKED_BYTES_MIN;
+    if is_asked && coordinator.status(secret, id, true).await?.reported {
+        // An earlier upload was accepted; only its response was lost.
+        return Ok(ReportAccepted { retry_after_ms: 0 });
+    }
+    coordinator.upload(secret, &Upload { id, figures, body, sha256, begun }).await
 }
 
 /// Stores what became of finished work.

@@ -134,6 +134,16 @@ pub(crate) enum Work {
     Description(Description),
 }
 
+impl Work {
+    /// The hash of its body; none for a report without one.
+    pub(crate) fn body(&self) -> Option<Sha256Hash> {
+        match self {
+            Self::Update { sha256, .. } | Self::Sum { sha256, .. } => Some(*sha256),
+            Self::Evaluation(_) | Self::Description(_) => None,
+        }
+    }
+}
+
 /// The entries of one client.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -193,11 +203,9 @@ impl State {
             self.store.remove(PENDING)?;
             return Ok(None);
         };
-        let body = match &pending.work {
-            Work::Evaluation(_) | Work::Description(_) => Some(Vec::new()),
-            Work::Update { sha256, .. } | Work::Sum { sha256, .. } => {
-                self.store.get(UPDATE)?.filter(|body| Sha256Hash::of(body) == *sha256)
-            }
+        let body = match pending.work.body() {
+            None => Some(Vec::new()),
+            Some(sha256) => self.store.get(UPDATE)?.filter(|body| Sha256Hash::of(body) == sha256),
         };
         match body {
             Some(body) => Ok(Some(Finished { pending, body: body.into(), begun: true })),
@@ -210,7 +218,7 @@ impl State {
 
     /// Stores finished work before it is delivered.
     pub(crate) fn save_finished(&self, finished: &Finished) -> Result<(), StoreError> {
-        if matches!(finished.pending.work, Work::Update { .. } | Work::Sum { .. }) {
+        if finished.pending.work.body().is_some() {
             self.store.put(UPDATE, &finished.body, Durability::Process)?;
         }
         self.save_pending(&finished.pending)

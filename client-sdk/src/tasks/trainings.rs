@@ -31,8 +31,8 @@ impl<'a> Trainings<'a> {
     pub(super) fn begin(given: &Given<'a>, training: Training, algorithm: &dyn Algorithm) -> Self {
         let Given { assignment, base, state, .. } = *given;
         let own = personal::own(&base.parts, || state.kept(assignment));
-        // A training that goes on with the values of others goes on in this session alone.
-        // A checkpoint does not say of which part of the data it is.
+        // A training that goes on with the values of others goes on in this session alone. A checkpoint does not say of
+        // which part of the data it is.
         let may_suspend = !assignment.plan.coded
             && given.exchange.is_none()
             && assignment.plan.cadence.push_every == 1

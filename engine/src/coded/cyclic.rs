@@ -7,7 +7,7 @@
 
 use tributary_protocol::seed::{Seed, Stream};
 
-use super::solve::{least_squares, solve};
+use super::solve::least_squares;
 
 /// Matrices that are drawn, of which the one with the smallest largest weight is kept.
 const DRAWN: u64 = 200;
@@ -22,6 +22,7 @@ const SEED: Seed = Seed(0);
 pub struct Cyclic {
     /// Of each member, the coefficients of its part and of the `s` parts after it.
     rows: Vec<Vec<f64>>,
+    /// The largest weight of any member in any set of survivors.
     weight_max: f64,
 }
 
@@ -49,22 +50,6 @@ impl Cyclic {
     #[must_use]
     pub fn members(&self) -> usize {
         self.rows.len()
-    }
-
-    /// The largest weight of any member in any set of survivors.
-    #[must_use]
-    pub fn weight_max(&self) -> f64 {
-        self.weight_max
-    }
-
-    /// Answers from which the sum follows.
-    pub(super) fn needed(&self) -> usize {
-        self.rows.len() + 1 - self.rows.first().map_or(1, Vec::len)
-    }
-
-    /// The entries of a member for all parts.
-    pub(super) fn dense(&self, member: usize) -> Vec<f64> {
-        dense(member, &self.rows[member], self.rows.len())
     }
 
     /// The parts of a member with their coefficients.
@@ -101,7 +86,7 @@ fn drawn(parts: usize, stragglers: usize, stream: &mut Stream) -> Option<Vec<Vec
     let of_member = |member: usize| {
         let rest: Vec<Vec<f64>> = (1..=stragglers).map(|after| columns[(member + after) % parts].clone()).collect();
         let first = columns[member].iter().map(|value| -value).collect();
-        let solved = solve(rest, first)?;
+        let solved = least_squares(rest, first)?;
         Some(std::iter::once(1.0).chain(solved).collect())
     };
     (0..parts).map(of_member).collect()
@@ -163,7 +148,7 @@ mod tests {
     /// The figures of an independent search with another generator: 3.0, 14.3, 78.9 and 204.
     #[test]
     fn the_best_of_two_hundred_has_small_weights_and_one_above_the_limit_is_none() {
-        let largest = |parts, stragglers| Cyclic::best(parts, stragglers).map(|code| code.weight_max());
+        let largest = |parts, stragglers| Cyclic::best(parts, stragglers).map(|code| code.weight_max);
         assert!(largest(5, 2).unwrap() < 4.0, "{:?}", largest(5, 2));
         assert!(largest(8, 3).unwrap() < 20.0, "{:?}", largest(8, 3));
         assert_eq!(largest(11, 4), None, "its weights are in the hundreds");

@@ -6,7 +6,7 @@
 //! | [`rows`] | which parts each member of a code has, and with which coefficients |
 //! | [`cyclic`] | the matrix of the cyclic code, and the weights that decode it |
 //! | [`holders`] | which member gets which row, by the parts that each holds |
-//! | [`reduce`] | the parts of each member of a tree with a code for each parent, and the sum that is left after losses |
+//! | [`reduce`] | the parts of each member of a tree with a code for each parent |
 //! | [`tree`] | members and loads of a tree in which each parent can do without some of its children |
 //! | [`time`] | the time that a round takes in each scheme |
 

@@ -1,5 +1,5 @@
-//! A code for each parent of a tree (CodedReduce, arXiv 1902.01981): which parts of the data each member holds, with
-//! which coefficients, and the sum that is left when each parent loses some of its children.
+//! A code for each parent of a tree (CodedReduce, arXiv 1902.01981): which parts of the data each member holds, and
+//! with which coefficients.
 //!
 //! The data is cut into `d = sum over l = 1..L of n^l (s + 1)^(L - l)` parts, so that every member keeps `(s + 1)^L` of
 //! them. Who is handed parts keeps the first ones, cuts the rest into `n` runs, and hands each child the runs of its
@@ -16,8 +16,6 @@ type Parts = Vec<(usize, f64)>;
 /// The parts of every member of a tree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reduce {
-    rows: Rows,
-    parts: usize,
     /// The children of the root.
     children: Vec<Member>,
 }
@@ -29,18 +27,6 @@ pub struct Member {
     pub kept: Parts,
     /// Its children; none in the last level.
     pub children: Vec<Member>,
-}
-
-/// What is lost in a subtree: the children that a parent does without, and what the others lose.
-pub trait Losses {
-    /// Whether the parent at this path from the root does without its child.
-    fn is_lost(&self, parent: &[usize], child: usize) -> bool;
-}
-
-impl<F: Fn(&[usize], usize) -> bool> Losses for F {
-    fn is_lost(&self, parent: &[usize], child: usize) -> bool {
-        self(parent, child)
-    }
 }
 
 /// The number of parts into which the data of such a tree is cut; none if there are more than `usize` counts.
@@ -76,43 +62,13 @@ impl Reduce {
         let (parts, kept) = (parts_of(tree)?, kept_of(tree)?);
         let all: Parts = (0..parts).map(|part| (part, 1.0)).collect();
         let children = handed_down(&all, &rows, (kept, tree.levels()));
-        Some(Self { rows, parts, children })
-    }
-
-    /// Parts of the data.
-    #[must_use]
-    pub fn parts(&self) -> usize {
-        self.parts
+        Some(Self { children })
     }
 
     /// The children of the root.
     #[must_use]
     pub fn children(&self) -> &[Member] {
         &self.children
-    }
-
-    /// How often each part counts in what arrives at the root. None if a parent cannot decode what its children send.
-    #[must_use]
-    pub fn counted(&self, losses: &impl Losses) -> Option<Vec<f64>> {
-        self.arriving(&self.children, &mut Vec::new(), losses)
-    }
-
-    /// How often each part counts in what a parent at this path makes of its children's answers.
-    fn arriving(&self, children: &[Member], path: &mut Vec<usize>, losses: &impl Losses) -> Option<Vec<f64>> {
-        let answering: Vec<usize> = (0..children.len()).filter(|child| !losses.is_lost(path, *child)).collect();
-        let weights = self.rows.weights(&answering)?;
-        let mut sum = vec![0.0; self.parts];
-        for (child, weight) in answering.into_iter().zip(weights) {
-            let Member { kept, children } = &children[child];
-            kept.iter().for_each(|(part, coefficient)| sum[*part] += weight * coefficient);
-            if !children.is_empty() {
-                path.push(child);
-                let below = self.arriving(children, path, losses)?;
-                path.pop();
-                sum.iter_mut().zip(below).for_each(|(sum, below)| *sum += weight * below);
-            }
-        }
-        Some(sum)
     }
 }
 
@@ -136,6 +92,33 @@ fn handed_down(parts: &Parts, rows: &Rows, (kept, levels): (usize, u32)) -> Vec<
 mod tests {
     use super::*;
 
+    /// How often each part counts in what a parent at this path makes of its children's answers, when some of them are
+    /// lost. None if it cannot decode them.
+    fn arriving(
+        (tree, children): (Tree, &[Member]),
+        path: &mut Vec<usize>,
+        is_lost: &impl Fn(&[usize], usize) -> bool,
+    ) -> Option<Vec<f64>> {
+        let answering: Vec<usize> = (0..children.len()).filter(|child| !is_lost(path, *child)).collect();
+        let weights = code_of(tree)?.weights(&answering)?;
+        let mut sum = vec![0.0; parts_of(tree)?];
+        for (child, weight) in answering.into_iter().zip(weights) {
+            let Member { kept, children } = &children[child];
+            kept.iter().for_each(|(part, coefficient)| sum[*part] += weight * coefficient);
+            if !children.is_empty() {
+                path.push(child);
+                let below = arriving((tree, children), path, is_lost)?;
+                path.pop();
+                sum.iter_mut().zip(below).for_each(|(sum, below)| *sum += weight * below);
+            }
+        }
+        Some(sum)
+    }
+
+    fn counted(tree: Tree, is_lost: impl Fn(&[usize], usize) -> bool) -> Option<Vec<f64>> {
+        arriving((tree, Reduce::of(tree)?.children()), &mut Vec::new(), &is_lost)
+    }
+
     fn members(children: &[Member]) -> Vec<&Member> {
         children.iter().flat_map(|member| std::iter::once(member).chain(members(&member.children))).collect()
     }
@@ -145,7 +128,7 @@ mod tests {
     fn a_tree_of_twelve_has_the_sum_whichever_child_each_parent_loses() {
         let tree = Tree::new(3, 2, 1).unwrap();
         let reduce = Reduce::of(tree).unwrap();
-        assert_eq!((reduce.parts(), members(reduce.children()).len()), (15, 12));
+        assert_eq!((parts_of(tree), members(reduce.children()).len()), (Some(15), 12));
         let mut ways = 0;
         for lost in 0..81usize {
             let of_relay = [lost / 3 % 3, lost / 9 % 3, lost / 27];
@@ -153,12 +136,12 @@ mod tests {
                 [] => child == lost % 3,
                 [relay, ..] => child == of_relay[*relay],
             };
-            let counted = reduce.counted(&losses).unwrap();
+            let counted = counted(tree, losses).unwrap();
             assert!(counted.iter().all(|times| (times - 1.0).abs() < 1e-12), "{lost}: {counted:?}");
             ways += 1;
         }
         assert_eq!(ways, 81);
-        assert!(reduce.counted(&|parent: &[usize], child: usize| parent.is_empty() && child < 2).is_none());
+        assert!(counted(tree, |parent, child| parent.is_empty() && child < 2).is_none());
     }
 
     /// Every member has the load of the formula, and parts that no member above it has.
@@ -168,11 +151,11 @@ mod tests {
             let tree = Tree::new(children, levels, stragglers).unwrap();
             let reduce = Reduce::of(tree).unwrap();
             for member in members(reduce.children()) {
-                let load = member.kept.len() as f64 / reduce.parts() as f64;
+                let load = member.kept.len() as f64 / parts_of(tree).unwrap() as f64;
                 assert!((load - tree.load()).abs() < 1e-12, "{tree:?}: {load} instead of {}", tree.load());
             }
-            let nobody = reduce.counted(&|_: &[usize], _: usize| false).unwrap();
-            let first = reduce.counted(&|_: &[usize], child: usize| child < stragglers as usize).unwrap();
+            let nobody = counted(tree, |_, _| false).unwrap();
+            let first = counted(tree, |_, child| child < stragglers as usize).unwrap();
             for times in nobody.into_iter().chain(first) {
                 assert!((times - 1.0).abs() < 1e-9, "{tree:?}: {times}");
             }

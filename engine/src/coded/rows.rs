@@ -10,7 +10,7 @@
 
 use tributary_protocol::coded::Code;
 
-use super::cyclic::{Cyclic, decode};
+use super::cyclic::Cyclic;
 
 /// The code of a round.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,27 +49,6 @@ impl Rows {
         }
     }
 
-    /// The weights with which the answers of these members add up to the sum of all parts. None if they do not.
-    #[must_use]
-    pub fn weights(&self, answering: &[usize]) -> Option<Vec<f64>> {
-        match self {
-            Self::Fractional { parts, block } => {
-                let mut found = vec![false; parts / block];
-                let first = |member: &usize| f64::from(u8::from(!std::mem::replace(&mut found[member / block], true)));
-                let weights = answering.iter().map(first).collect();
-                found.iter().all(|found| *found).then_some(weights)
-            }
-            Self::Cyclic(cyclic) => {
-                // More answers than are needed have no single solution.
-                let needed = &answering[..answering.len().min(cyclic.needed())];
-                let rows: Vec<Vec<f64>> = needed.iter().map(|member| cyclic.dense(*member)).collect();
-                let mut weights = decode(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
-                weights.resize(answering.len(), 0.0);
-                Some(weights)
-            }
-        }
-    }
-
     /// The parts of a member with their coefficients, by the parts' places.
     #[must_use]
     pub fn row(&self, member: usize) -> Vec<(usize, f64)> {
@@ -80,6 +59,36 @@ impl Rows {
             }
             Self::Cyclic(cyclic) => cyclic.row(member),
         }
+    }
+}
+
+#[cfg(test)]
+impl Rows {
+    /// The weights with which the answers of these members add up to the sum of all parts. None if they do not.
+    pub(super) fn weights(&self, answering: &[usize]) -> Option<Vec<f64>> {
+        match self {
+            Self::Fractional { parts, block } => {
+                let mut found = vec![false; parts / block];
+                let first = |member: &usize| f64::from(u8::from(!std::mem::replace(&mut found[member / block], true)));
+                let weights = answering.iter().map(first).collect();
+                found.iter().all(|found| *found).then_some(weights)
+            }
+            Self::Cyclic(cyclic) => {
+                // More answers than are needed have no single solution.
+                let needed = self.members() + 1 - cyclic.row(0).len();
+                let rows: Vec<Vec<f64>> = answering.iter().take(needed).map(|member| self.dense(*member)).collect();
+                let mut weights = super::cyclic::decode(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+                weights.resize(answering.len(), 0.0);
+                Some(weights)
+            }
+        }
+    }
+
+    /// The entries of a member for all parts.
+    fn dense(&self, member: usize) -> Vec<f64> {
+        let mut dense = vec![0.0; self.members()];
+        self.row(member).into_iter().for_each(|(part, coefficient)| dense[part] = coefficient);
+        dense
     }
 }
 
@@ -132,13 +141,7 @@ mod tests {
     fn any_survivors_of_the_cyclic_code_have_the_sum() {
         for (parts, stragglers, worst) in [(5, 2, 4.0), (8, 3, 20.0), (7, 1, 20.0), (3, 1, 4.0)] {
             let rows = Rows::of(Code::Cyclic, parts, stragglers).unwrap();
-            let dense: Vec<Vec<f64>> = (0..parts)
-                .map(|member| {
-                    let mut row = vec![0.0; parts];
-                    rows.row(member).into_iter().for_each(|(part, coefficient)| row[part] = coefficient);
-                    row
-                })
-                .collect();
+            let dense: Vec<Vec<f64>> = (0..parts).map(|member| rows.dense(member)).collect();
             for set in survivors(parts, stragglers) {
                 let picked: Vec<&[f64]> = set.iter().map(|member| dense[*member].as_slice()).collect();
                 let weights = rows.weights(&set).unwrap();

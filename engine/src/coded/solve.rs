@@ -3,13 +3,9 @@
 /// Smallest pivot, against the largest entry of its column, below which a system is called singular.
 const SINGULAR: f64 = 1e-12;
 
-/// Solves a square system whose matrix has these columns. None if it is singular.
-pub(super) fn solve(columns: Vec<Vec<f64>>, right: Vec<f64>) -> Option<Vec<f64>> {
-    least_squares(columns, right)
-}
-
 /// The combination of these columns that is nearest to the right side, by Householder reflections (Golub and Van Loan,
-/// Matrix Computations, 5.3.2). Columns are at least as long as they are many. None if one follows from the others.
+/// Matrix Computations, 5.3.2); of as many columns as values, the solution. Columns are at least as long as they are
+/// many. None if one follows from the others.
 pub(super) fn least_squares(mut columns: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Vec<f64>> {
     let count = columns.len();
     if count == 0 || columns.iter().any(|column| column.len() != right.len()) || right.len() < count {
@@ -55,8 +51,8 @@ mod tests {
 
     #[test]
     fn square_systems_and_the_nearest_combination() {
-        near(&solve(vec![vec![2.0, 0.0], vec![1.0, 4.0]], vec![4.0, 8.0]).unwrap(), &[1.0, 2.0]);
-        near(&solve(vec![vec![0.0, 3.0], vec![5.0, 0.0]], vec![10.0, 6.0]).unwrap(), &[2.0, 2.0]);
+        near(&least_squares(vec![vec![2.0, 0.0], vec![1.0, 4.0]], vec![4.0, 8.0]).unwrap(), &[1.0, 2.0]);
+        near(&least_squares(vec![vec![0.0, 3.0], vec![5.0, 0.0]], vec![10.0, 6.0]).unwrap(), &[2.0, 2.0]);
         // The mean is nearest to three values.
         near(&least_squares(vec![vec![1.0; 3]], vec![1.0, 2.0, 6.0]).unwrap(), &[3.0]);
         near(&least_squares(vec![vec![1.0; 3], vec![0.0, 1.0, 2.0]], vec![1.0, 3.0, 5.0]).unwrap(), &[1.0, 2.0]);
@@ -64,8 +60,8 @@ mod tests {
 
     #[test]
     fn a_system_without_one_solution_has_none() {
-        assert_eq!(solve(vec![vec![1.0, 2.0], vec![2.0, 4.0]], vec![1.0, 1.0]), None);
-        assert_eq!(solve(vec![vec![0.0, 0.0], vec![2.0, 4.0]], vec![1.0, 1.0]), None);
+        assert_eq!(least_squares(vec![vec![1.0, 2.0], vec![2.0, 4.0]], vec![1.0, 1.0]), None);
+        assert_eq!(least_squares(vec![vec![0.0, 0.0], vec![2.0, 4.0]], vec![1.0, 1.0]), None);
         assert_eq!(least_squares(vec![vec![1.0], vec![2.0]], vec![1.0]), None, "more unknowns than equations");
         assert_eq!(least_squares(Vec::new(), vec![1.0]), None);
     }

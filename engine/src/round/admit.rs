@@ -297,10 +297,10 @@ fn is_rested(last_round: Option<u32>, rules: &EligibilityRules<'_>) -> Result<()
 #[cfg(test)]
 mod tests {
     use tributary_protocol::abilities::Ability;
-    use tributary_protocol::coded::Code;
     use tributary_protocol::example_sets::{ExampleSet, ExampleSets};
     use tributary_protocol::id::ClientId;
 
+    use super::super::played::job_file;
     use super::*;
 
     fn candidate(attributes: &[(&str, &str)], examples: u64) -> Candidate {
@@ -455,26 +455,9 @@ mod tests {
     #[test]
     fn a_client_of_a_coded_job_holds_a_part() {
         let [north, south] = ["north", "south"].map(|name| name.parse::<Name>().unwrap());
-        let coded = Coded { parts: vec![north.clone(), south.clone()], stragglers: 1, code: Code::Fractional };
         let [ours, theirs] = [b"ours", b"them"].map(|text| Sha256Hash::of(text));
-        let eligibility = Eligibility::default();
-        let rules = EligibilityRules {
-            task: Task::Train,
-            round: 1,
-            data: None,
-            codec: CodecName::F32,
-            form: None,
-            needs: Abilities::NONE,
-            schema: Some(ours),
-            asks: false,
-            masks: false,
-            signs: false,
-            eligibility: &eligibility,
-            evaluators: None,
-            on_coordinator: false,
-            relays: Ok(()),
-            coded: Some(&coded),
-        };
+        let job = job_file("update.codec = 'f32'\ncoded = { parts = ['north', 'south'], stragglers = 1 }");
+        let rules = EligibilityRules::of(&job, Some(ours), &Needs::NONE, Task::Train, 1);
         let admitted = |sets: &[(&Name, u64, Option<Sha256Hash>)]| {
             let set = |(name, examples, schema): &(&Name, u64, _)| {
                 (Name::clone(name), ExampleSet { examples: *examples, schema: *schema })

@@ -17,95 +17,99 @@ pub(super) fn held(candidate: &Candidate, coded: &Coded) -> PartSet {
     (0..coded.parts.len()).filter(has).collect()
 }
 
-/// A client for each row, each with its share; none while a row lacks its client. The draw depends on the seed and on
-/// who waits, and not on who came first.
-pub(super) fn shared_out(
-    mut eligible: Vec<Arc<Candidate>>,
-    (file, coded): (&JobFile, &Coded),
-    seed: Seed,
-) -> Option<Vec<Arc<Candidate>>> {
-    eligible.sort_by_key(|candidate| (candidate.number, candidate.client));
-    eligible.dedup_by_key(|candidate| candidate.client);
-    seed.derive("cohort", 0).stream().shuffle(&mut eligible);
-    let members: Vec<PartSet> = eligible.iter().map(|candidate| held(candidate, coded)).collect();
-    let needed = needed(coded);
-    let holders: Vec<&Arc<Candidate>> = match_rows(&needed, &members)
-        .into_iter()
-        .map(|member| member.map(|member| &eligible[member]))
-        .collect::<Option<_>>()?;
-    // Made only now: the best cyclic code is searched for.
-    let rows = rows_of(coded)?;
-    let weights = weights(&holders, (file, coded));
-    let drawn = holders.iter().enumerate().map(|(row, holder)| {
-        let part = |(place, coefficient): (usize, f64)| CodedPart {
-            place: place as u16,
-            name: coded.parts[place].clone(),
-            coefficient,
-            weight: weights[place],
-        };
-        let parts = rows.row(row).into_iter().map(part).collect();
-        let share = CodedShare { code: coded.code, row: row as u16, parts };
-        Arc::new(Candidate { share: Some(Box::new(share)), ..Candidate::clone(holder) })
-    });
-    let mut drawn: Vec<Arc<Candidate>> = drawn.collect();
-    drawn.sort_by_key(|candidate| candidate.number);
-    Some(drawn)
+/// A coded job with its code.
+#[derive(Clone, Copy, Debug)]
+pub struct Coding<'a> {
+    file: &'a JobFile,
+    coded: &'a Coded,
+    rows: &'a Rows,
 }
 
-/// What a coded round lacks, in words; none if each row has its client.
-#[must_use]
-pub fn lacking(eligible: &[Arc<Candidate>], coded: &Coded) -> Option<String> {
-    let members: Vec<PartSet> = eligible.iter().map(|candidate| held(candidate, coded)).collect();
-    let needed = needed(coded);
-    let load = coded.load() as usize;
-    let rare = (0..coded.parts.len()).find_map(|place| {
-        let holders = members.iter().filter(|held| held.has([place].into_iter().collect())).count();
-        (holders < load).then(|| format!("part {} is held by {holders} of {load} clients", coded.parts[place]))
-    });
-    if rare.is_some() {
-        return rare;
+impl<'a> Coding<'a> {
+    /// None for a job that is not coded.
+    #[must_use]
+    pub fn of(file: &'a JobFile, rows: Option<&'a Rows>) -> Option<Self> {
+        Some(Self { file, coded: file.coded.as_ref()?, rows: rows? })
     }
-    let filled = match_rows(&needed, &members);
-    let row = filled.iter().position(Option::is_none)?;
-    let names: Vec<&str> = needed[row].places().map(|place| coded.parts[place].as_str()).collect();
-    let rows = needed.iter().filter(|other| **other == needed[row]).count();
-    let holders = members.iter().filter(|held| held.has(needed[row])).count();
-    Some(match holders < rows {
-        true => format!("the parts {} are held together by {holders} of {rows} clients", names.join(", ")),
-        false => format!("{} of {} clients hold parts that go together", filled.iter().flatten().count(), needed.len()),
-    })
-}
 
-/// The parts of each row.
-fn needed(coded: &Coded) -> Vec<PartSet> {
-    let (parts, load) = (coded.parts.len(), coded.load() as usize);
-    let of = |row: usize| match coded.code {
-        Code::Fractional => (row / load * load..row / load * load + load).collect(),
-        Code::Cyclic => (row..row + load).map(|place| place % parts).collect(),
-    };
-    (0..parts).map(of).collect()
-}
-
-fn rows_of(coded: &Coded) -> Option<Rows> {
-    Rows::of(coded.code, coded.parts.len(), coded.stragglers.into())
-}
-
-/// Each part's share of the mean of a cyclic code: by the examples that the holder of the part's own row told, or the
-/// same for all. 1 for the fractional code.
-fn weights(holders: &[&Arc<Candidate>], (file, coded): (&JobFile, &Coded)) -> Vec<f64> {
-    if coded.code == Code::Fractional {
-        return vec![1.0; holders.len()];
+    /// A client for each row, each with its share; none while a row lacks its client. The draw depends on the seed and
+    /// on who waits, and not on who came first.
+    pub(super) fn shared_out(self, mut eligible: Vec<Arc<Candidate>>, seed: Seed) -> Option<Vec<Arc<Candidate>>> {
+        eligible.sort_by_key(|candidate| (candidate.number, candidate.client));
+        eligible.dedup_by_key(|candidate| candidate.client);
+        seed.derive("cohort", 0).stream().shuffle(&mut eligible);
+        let matched = match_rows(&self.needed(), &self.all_held(&eligible));
+        let holders: Vec<&Arc<Candidate>> =
+            matched.into_iter().map(|member| member.map(|member| &eligible[member])).collect::<Option<_>>()?;
+        let weights = self.weights(&holders);
+        let drawn = holders.iter().enumerate().map(|(row, holder)| {
+            let part = |(place, coefficient): (usize, f64)| CodedPart {
+                place: place as u16,
+                name: self.coded.parts[place].clone(),
+                coefficient,
+                weight: weights[place],
+            };
+            let parts = self.rows.row(row).into_iter().map(part).collect();
+            let share = CodedShare { code: self.coded.code, row: row as u16, parts };
+            Arc::new(Candidate { share: Some(Box::new(share)), ..Candidate::clone(holder) })
+        });
+        let mut drawn: Vec<Arc<Candidate>> = drawn.collect();
+        drawn.sort_by_key(|candidate| candidate.number);
+        Some(drawn)
     }
-    let examples = |(place, holder): (usize, &&Arc<Candidate>)| {
-        let told = holder.sets.get(&coded.parts[place]).map_or(0, |set| set.examples);
-        match file.aggregation.combine {
-            Combine::UniformMean => 1.0,
-            _ => told.clamp(1, file.update.weight_max.into()) as f64,
+
+    /// What a coded round lacks, in words; none if each row has its client.
+    #[must_use]
+    pub fn lacking(self, eligible: &[Arc<Candidate>]) -> Option<String> {
+        let (members, needed, names) = (self.all_held(eligible), self.needed(), &self.coded.parts);
+        let load = self.coded.load() as usize;
+        let holders_of = |parts: PartSet| members.iter().filter(|held| held.has(parts)).count();
+        let rare = (0..names.len()).find_map(|place| {
+            let holders = holders_of([place].into_iter().collect());
+            (holders < load).then(|| format!("part {} is held by {holders} of {load} clients", names[place]))
+        });
+        if rare.is_some() {
+            return rare;
         }
-    };
-    let weights: Vec<f64> = holders.iter().enumerate().map(examples).collect();
-    let total: f64 = weights.iter().sum();
-    weights.into_iter().map(|weight| weight / total).collect()
+        let filled = match_rows(&needed, &members);
+        let parts = needed[filled.iter().position(Option::is_none)?];
+        let rows = needed.iter().filter(|other| **other == parts).count();
+        let holders = holders_of(parts);
+        if holders < rows {
+            let names: Vec<&str> = parts.places().map(|place| names[place].as_str()).collect();
+            return Some(format!("the parts {} are held together by {holders} of {rows} clients", names.join(", ")));
+        }
+        let count = filled.iter().flatten().count();
+        Some(format!("{count} of {} clients hold parts that go together", needed.len()))
+    }
+
+    fn all_held(self, candidates: &[Arc<Candidate>]) -> Vec<PartSet> {
+        candidates.iter().map(|candidate| held(candidate, self.coded)).collect()
+    }
+
+    /// The parts of each row.
+    fn needed(self) -> Vec<PartSet> {
+        let of = |row| self.rows.row(row).into_iter().map(|(place, _)| place).collect();
+        (0..self.rows.members()).map(of).collect()
+    }
+
+    /// Each part's share of the mean of a cyclic code: by the examples that the holder of the part's own row told, or
+    /// the same for all. 1 for the fractional code.
+    fn weights(self, holders: &[&Arc<Candidate>]) -> Vec<f64> {
+        if self.coded.code == Code::Fractional {
+            return vec![1.0; holders.len()];
+        }
+        let examples = |(place, holder): (usize, &&Arc<Candidate>)| {
+            let told = holder.sets.get(&self.coded.parts[place]).map_or(0, |set| set.examples);
+            match self.file.aggregation.combine {
+                Combine::UniformMean => 1.0,
+                _ => told.clamp(1, self.file.update.weight_max.into()) as f64,
+            }
+        };
+        let weights: Vec<f64> = holders.iter().enumerate().map(examples).collect();
+        let total: f64 = weights.iter().sum();
+        weights.into_iter().map(|weight| weight / total).collect()
+    }
 }
 
 #[cfg(test)]
@@ -132,8 +136,14 @@ mod tests {
         Arc::new(Candidate { sets, ..Candidate::clone(&candidate(number)) })
     }
 
+    fn rows_of(job: &JobFile) -> Rows {
+        let coded = job.coded.as_ref().unwrap();
+        Rows::of(coded.code, coded.parts.len(), coded.stragglers.into()).unwrap()
+    }
+
     fn drawn(eligible: &[Arc<Candidate>], job: &JobFile, seed: u64) -> Option<Vec<Arc<Candidate>>> {
-        shared_out(eligible.to_vec(), (job, job.coded.as_ref().unwrap()), Seed(seed))
+        let rows = rows_of(job);
+        Coding::of(job, Some(&rows)).unwrap().shared_out(eligible.to_vec(), Seed(seed))
     }
 
     #[test]
@@ -160,17 +170,18 @@ mod tests {
     #[test]
     fn what_is_held_too_rarely_is_named() {
         let job = coded_job(4, 1, "fractional");
-        let coded = job.coded.as_ref().unwrap();
+        let rows = rows_of(&job);
+        let lacking = |eligible: &[Arc<Candidate>]| Coding::of(&job, Some(&rows)).unwrap().lacking(eligible);
         let all = [0, 1, 2, 3];
         let few = [holder(1, &all), holder(2, &[0, 1, 3])];
-        assert_eq!(lacking(&few, coded).unwrap(), "part p2 is held by 1 of 2 clients");
+        assert_eq!(lacking(&few).unwrap(), "part p2 is held by 1 of 2 clients");
         assert_eq!(drawn(&few, &job, 1), None);
         let apart = [holder(1, &all), holder(2, &[0, 1, 3]), holder(3, &[2]), holder(4, &[0, 1])];
-        assert_eq!(lacking(&apart, coded).unwrap(), "the parts p2, p3 are held together by 1 of 2 clients");
+        assert_eq!(lacking(&apart).unwrap(), "the parts p2, p3 are held together by 1 of 2 clients");
         let three = [holder(1, &all), holder(2, &all), holder(3, &all)];
-        assert_eq!(lacking(&three, coded).unwrap(), "3 of 4 clients hold parts that go together");
+        assert_eq!(lacking(&three).unwrap(), "3 of 4 clients hold parts that go together");
         let four = [holder(1, &all), holder(2, &all), holder(3, &all), holder(4, &all)];
-        assert_eq!(lacking(&four, coded), None);
+        assert_eq!(lacking(&four), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tributary_protocol::state::{AbandonReason, Phase, Task};
 use super::buffer::next_buffer_step;
 use super::candidate::Candidate;
 use super::clocks::{Absence, Clocks, next_clocked_step};
-use super::coded::shared_out;
+use super::coded::Coding;
 use super::cohort::choose_cohort;
 use super::draw::uniform;
 use super::known::Known;
@@ -149,16 +149,16 @@ fn next_of_round(view: &JobView<'_>, place: usize, context: &Context<'_>) -> Rou
         }
         (Source::Clients { eligible, .. }, _) => eligible.clone(),
     };
-    let coded = view.file.coded.as_ref().filter(|_| round.task == Task::Train);
+    let coded = Coding::of(view.file, view.code).filter(|_| round.task == Task::Train);
     let shared_out = match coded.filter(|_| round.phase == Phase::Selecting) {
-        Some(coded) => shared_out(eligible.clone(), (view.file, coded), draw_seed(round)),
+        Some(coding) => coding.shared_out(eligible.clone(), draw_seed(round)),
         None => None,
     };
     // A coded round has all clients that it needs, or it waits.
     let available = match (coded, &shared_out) {
         (None, _) => places(&eligible),
         (Some(_), None) => 0,
-        (Some(coded), Some(_)) => coded.clients(),
+        (Some(_), Some(cohort)) => u32::try_from(cohort.len()).unwrap_or(u32::MAX),
     };
     let next = match (&round.source, &clocks, round.policy.tempo) {
         (Source::Coordinator { has_test_set, is_under_way }, ..) => {

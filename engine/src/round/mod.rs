@@ -5,7 +5,7 @@
 //! | what does a job do next? | [`decide`] |
 //! | with which policy, norm bound and seed does a round open? | [`opening`] |
 //! | may this client take part? | [`admit`], [`admit_to_buffer`] |
-//! | which client lacks a coded round? | [`lacking`] |
+//! | which part of the data is held too rarely for a coded round? | [`Coding::lacking`] |
 //! | how many updates can these candidates bring? | [`places`] |
 //! | which of two jobs draws a client first? | [`leaves_to`] |
 //! | in which minutes may training rounds open? | [`Calendar`] |
@@ -63,7 +63,7 @@ pub use admit::{Contributed, EligibilityRules, Ineligible, Needs, admit, admit_t
 pub use calendar::{Calendar, CalendarError};
 pub use candidate::Candidate;
 pub use clocks::Clocks;
-pub use coded::lacking;
+pub use coded::Coding;
 pub use decide::{Act, Decision, decide};
 pub use diversity::{DIVERSITY_ROUNDS, DiverseRound, useful};
 pub use known::LastReport;

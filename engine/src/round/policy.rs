@@ -173,27 +173,22 @@ impl TaskPolicy {
 
     fn of_training(job: &JobFile) -> Self {
         let round = &job.round;
-        let counts = match &job.coded {
-            Some(coded) => Self {
-                goal: coded.goal(),
-                minimum: coded.goal(),
-                cohort_size: coded.drawn(),
-                available_min: coded.clients(),
-                ..Self::default()
-            },
-            None => Self {
-                goal: round.goal(),
-                minimum: round.minimum(),
-                cohort_size: round.cohort_size(),
-                available_min: round.available_min.max(round.cohort_size()),
-                ..Self::default()
-            },
+        let [goal, minimum, cohort_size, available_min] = match &job.coded {
+            Some(coded) => [coded.goal(), coded.goal(), coded.drawn(), coded.clients()],
+            None => {
+                let cohort_size = round.cohort_size();
+                [round.goal(), round.minimum(), cohort_size, round.available_min.max(cohort_size)]
+            }
         };
         Self {
             tempo: Tempo::of(round.mode),
+            goal,
+            minimum,
+            cohort_size,
+            available_min,
             selection_timeout_ms: round.selection_timeout_ms.cast_signed(),
             deadline_ms: round.deadline_ms.cast_signed(),
-            ..counts
+            ..Self::default()
         }
     }
 

@@ -13,6 +13,7 @@ use super::known::LastReport;
 use super::masking::OpenGroups;
 use super::member::Member;
 use super::policy::TaskPolicy;
+use crate::coded::rows::Rows;
 
 /// What one snapshot says of a job.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,8 @@ pub struct JobView<'a> {
     pub file: &'a JobFile,
     /// The minutes in which training rounds may open, and in which buffers draw; none if these are all.
     pub calendar: Option<&'a Calendar>,
+    /// The code of a coded job.
+    pub code: Option<&'a Rows>,
     pub facts: &'a JobFacts,
     /// Every open round: at most one of training.
     pub rounds: &'a [OpenRound],

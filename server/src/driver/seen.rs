@@ -122,6 +122,7 @@ impl Seen {
         JobView {
             file: &self.spec.file,
             calendar: self.spec.calendar.as_ref(),
+            code: self.spec.code.as_deref(),
             facts: &self.facts,
             rounds: &self.rounds,
             work: self.work,

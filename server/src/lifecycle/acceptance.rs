@@ -286,24 +286,8 @@ impl<'a> Transaction<'a> {
             self.rounds[at].traffic += others;
             contribution.updates = u32::try_from(transitions.len() + 1).unwrap_or(u32::MAX);
         }
-        if assignment.share().is_some() {
-            coded::cover(&mut self.tx, assignment, now_ms).await?;
-        }
-        if let Some(counts) = &report.classes {
-            let mut sum = self.tx.class_counts(key).await?;
-            match &mut sum {
-                Some(sum) => sum.add(counts).map_err(Refusal::Misfit)?,
-                None => sum = Some(counts.clone()),
-            }
-            self.tx.store_class_counts(key, sum.as_ref().unwrap_or(counts)).await?;
-        }
-        if let Some(description) = &report.description {
-            let sums = match self.tx.description(key).await? {
-                Some(mut sums) => sums.add(description).map(|()| sums).map_err(Refusal::Sums)?,
-                None => description.clone(),
-            };
-            self.tx.store_description(key, Some(&sums)).await?;
-        }
+        coded::cover(&mut self.tx, assignment, now_ms).await?;
+        self.add_up(key, report).await?;
         if assignment.term().is_own() {
             self.count_staleness(assignment, at, report.figures.contribution.weight.whole_examples()).await?;
         }
@@ -327,6 +311,26 @@ impl<'a> Transaction<'a> {
             self.close(at).await?;
         }
         Ok(Judged::Accepted(Accepted { round: key, is_step_due: closes || is_last }))
+    }
+
+    /// Adds the counts by class and the sums of the table of a report to those of its round.
+    async fn add_up(&mut self, key: RoundKey, report: &Report) -> Result<(), Refusal> {
+        if let Some(counts) = &report.classes {
+            let mut sum = self.tx.class_counts(key).await?;
+            match &mut sum {
+                Some(sum) => sum.add(counts).map_err(Refusal::Misfit)?,
+                None => sum = Some(counts.clone()),
+            }
+            self.tx.store_class_counts(key, sum.as_ref().unwrap_or(counts)).await?;
+        }
+        if let Some(description) = &report.description {
+            let sums = match self.tx.description(key).await? {
+                Some(mut sums) => sums.add(description).map(|()| sums).map_err(Refusal::Sums)?,
+                None => description.clone(),
+            };
+            self.tx.store_description(key, Some(&sums)).await?;
+        }
+        Ok(())
     }
 
     /// The place of a round, which is read before its first report.

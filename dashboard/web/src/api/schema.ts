@@ -840,7 +840,7 @@ export interface Coded {
   stragglers: number;
 }
 
-/** What a client is told to do in a coded round. */
+/** The work of one client in a coded round. */
 export interface CodedTerms {
   /** The parts to train on, one after the other. */
   parts: PartTerms[];
@@ -2560,7 +2560,7 @@ export interface PartTerms {
   data: Name;
   /** What its update is multiplied by in a combination. 1 in a sum. */
   factor: number;
-  /** Seed of all random choices of this training, whoever trains on the part. */
+  /** Seed of all random choices of this training. All holders of the part have the same. */
   seed: Seed;
 }
 

@@ -185,7 +185,7 @@ impl Job {
         let members: Vec<Member> = self.members.values().copied().collect();
         let work = self.open_work();
         let Self { file, facts, rounds, .. } = self;
-        decide(&JobView { file, calendar: None, facts, rounds, work, members: &members }, self.now_ms)
+        decide(&JobView { file, calendar: None, code: None, facts, rounds, work, members: &members }, self.now_ms)
     }
 
     /// Moves the job as far as it goes. Returns the time before which nothing is due.

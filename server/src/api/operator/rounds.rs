@@ -7,8 +7,8 @@ use axum::extract::State;
 use serde::Deserialize;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{
-    Assignment, Curve, Order, PAGE_ITEMS_MAX, Page, PageQuery, Round, RoundBuffer, RoundDetail, RoundSort, ScalarCurve,
-    ScalarSummary,
+    Assignment, Curve, Order, PAGE_ITEMS_MAX, Page, PageQuery, Round, RoundBuffer, RoundDetail, RoundGroup, RoundRing,
+    RoundSort, ScalarCurve, ScalarSummary,
 };
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
@@ -220,17 +220,7 @@ pub(super) async fn show(
         clocks: &clocks,
     };
     Ok(Json(RoundDetail {
-        explanation: [
-            Some(explain(&story, now_ms)),
-            grouped(&groups),
-            ring.as_ref().and_then(ringed),
-            adapted_goal(&round),
-            adaptation(&round),
-        ]
-        .into_iter()
-        .flatten()
-        .collect::<Vec<_>>()
-        .join(" "),
+        explanation: explained(&story, (&groups, ring.as_ref()), now_ms),
         phases: phases(&round),
         evaluation,
         what_if: deadlines(&round, &cohort),
@@ -243,6 +233,18 @@ pub(super) async fn show(
         classes,
         round,
     }))
+}
+
+/// All that explains a round, as one text.
+fn explained(story: &RoundStory<'_>, (groups, ring): (&[RoundGroup], Option<&RoundRing>), now_ms: i64) -> String {
+    let sentences = [
+        Some(explain(story, now_ms)),
+        grouped(groups),
+        ring.and_then(ringed),
+        adapted_goal(story.round),
+        adaptation(story.round),
+    ];
+    sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// The evaluation of the model that a training round made, with its named scalars.

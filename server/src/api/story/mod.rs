@@ -10,7 +10,7 @@ pub(super) mod software;
 pub(super) mod tables;
 
 use tributary_engine::job::calendar_of;
-use tributary_engine::round::{Tempo, lacking, may_open_at_ms, places};
+use tributary_engine::round::{Coding, Tempo, may_open_at_ms, places};
 use tributary_engine::story::{Takeover, Undriven, Wanted};
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::JobFile;
@@ -53,8 +53,8 @@ impl Selection {
             }
         };
         let available = places(&eligible);
-        let coded = spec.file.coded.as_ref().filter(|_| row.task == Task::Train);
-        let lacking = coded.and_then(|coded| lacking(&eligible, coded));
+        let coded = Coding::of(&spec.file, spec.code.as_deref()).filter(|_| row.task == Task::Train);
+        let lacking = coded.and_then(|coding| coding.lacking(&eligible));
         let enrolled = match available < policy.minimum {
             true => Some(Enrolled::read(tx, &spec.file, row.task, row.number).await?),
             false => None,
