@@ -18,7 +18,7 @@ use tributary_protocol::secure::slots::SLOTS;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::sharing::Parts;
 use tributary_protocol::sum::body_bytes_max;
-use tributary_protocol::update::{Codec, UpdateHeader, UpdateLimits, bytes_max};
+use tributary_protocol::update::{Codec, Shard, UpdateDecoder, UpdateHeader, UpdateLimits, bytes_max};
 
 use crate::aggregate::{
     Accumulator, CapsError, ControlStep, Discount, Dynamic, Elastic, Gathering, Optimizer, Reports, SumCaps, Weighing,
@@ -61,6 +61,10 @@ pub struct JobSpec {
     pub privacy: Option<Terms>,
     /// The code of `[coded]`. The best cyclic one is searched for, so it is kept.
     pub code: Option<Arc<Rows>>,
+    /// The parts of each update; none where it is one body.
+    pub shards: Arc<[Shard]>,
+    /// The shard that this spec is of: its bodies and sums are those of the shard. None for whole updates.
+    pub shard: Option<Shard>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -112,6 +116,7 @@ impl JobSpec {
             GroupParameters::check(&policy)?;
         }
         let calendar = calendar_of(&file)?;
+        let shards = shards_of(&file).into();
         let plan = plan_of(&file);
         let update_bytes_max = bytes_max(&update, plan.codec).max(masked_bytes_max(&file, update.total()));
         let beginning = model_file_beginning(&update, &model_metadata()).len();
@@ -133,6 +138,8 @@ impl JobSpec {
             calendar,
             privacy: Terms::of(&file),
             code,
+            shards,
+            shard: None,
             file,
         };
         let optimizer = spec.optimizer(0, 0);
@@ -158,6 +165,31 @@ impl JobSpec {
     pub fn of_sums(self: &Arc<Self>, cohort_size: u32) -> Arc<Self> {
         let values = u32::try_from(self.update.total()).unwrap_or(u32::MAX);
         Arc::new(Self { update_bytes_max: body_bytes_max(values), ..Self::clone(&self.with_cohort(cohort_size)) })
+    }
+
+    /// The spec of one shard, if the job has it.
+    #[must_use]
+    pub fn of_shard(self: &Arc<Self>, number: u16) -> Option<Arc<Self>> {
+        let shard = self.shards.get(usize::from(number))?.clone();
+        let update_bytes_max = shard.bytes_max(&self.update, self.plan.codec);
+        let plain_bytes = 4 * shard.values() as u64;
+        Some(Arc::new(Self { shard: Some(shard), update_bytes_max, plain_bytes, ..Self::clone(self) }))
+    }
+
+    /// Values of an update, or of the part that is this shard's.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.shard.as_ref().map_or(self.update.total(), Shard::values)
+    }
+
+    /// The decoder of an update on this base version, or of the part that is this shard's.
+    #[must_use]
+    pub fn decoder(&self, base_version: u32, limits: UpdateLimits) -> UpdateDecoder {
+        let (parameters, header) = (Arc::clone(&self.update), self.update_header(base_version));
+        match &self.shard {
+            Some(shard) => UpdateDecoder::of_shard(parameters, shard, header, limits),
+            None => UpdateDecoder::new(parameters, header, limits),
+        }
     }
 
     #[must_use]
@@ -306,6 +338,17 @@ impl JobSpec {
     }
 }
 
+/// The shards of a job; none where it has fewer than two.
+fn shards_of(file: &JobFile) -> Vec<Shard> {
+    let shards = || {
+        let (wanted, parts) = (file.aggregation.shards()?, file.model.parts().ok()?);
+        let shared = parts.shared();
+        let update = file.training.algorithm.update_parameters(shared).ok().filter(|_| shared.total() > 0)?;
+        Some(Shard::all(&update, update.total() / shared.total(), file.update.codec, wanted))
+    };
+    shards().filter(|shards| shards.len() > 1).unwrap_or_default()
+}
+
 fn code_of(coded: &Coded) -> Result<Arc<Rows>, SpecError> {
     let Coded { parts, stragglers, code } = coded;
     let rows = Rows::of(*code, parts.len(), (*stragglers).into());
@@ -359,6 +402,7 @@ pub fn plan_of(file: &JobFile) -> Plan {
         ring: file.group.is_some(),
         exchange: file.group.as_ref().and_then(|group| group.topology.exchange()),
         coded: file.coded.is_some(),
+        shards: shards_of(file).last().map(|shard| shard.count),
     }
 }
 

@@ -92,6 +92,7 @@ abilities! {
     Exchange = "feature:exchange",
     Gossip = "feature:gossip",
     Parts = "feature:parts",
+    Shards = "feature:shards",
 }
 
 /// Abilities of the first release: so many at the beginning of [`Ability::ALL`]. It never changes.
@@ -133,6 +134,7 @@ impl Abilities {
                 plan.exchange.map(|_| Ability::Exchange),
                 plan.exchange.and_then(|exchange| exchange.gossip).map(|_| Ability::Gossip),
                 plan.coded.then_some(Ability::Parts),
+                plan.shards.map(|_| Ability::Shards),
             ]
             .into_iter()
             .flatten()

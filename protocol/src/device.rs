@@ -362,6 +362,10 @@ pub struct Assignment {
     /// The parts of the data to train on, in a coded round. Absent in others, where `data` names the examples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coded: Option<Box<CodedTerms>>,
+    /// The URLs of the coordinators that add up the parts of the update, in the order of the parts; null for the one
+    /// that the client knows. Any other coordinator takes a part as well. Absent where an update is one body.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<Option<String>>,
     /// The part of a relay in the round. Absent for clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<Box<RelayTerms>>,
@@ -416,6 +420,10 @@ pub struct Plan {
     /// Whether each client trains on the parts that its assignment names ([`Assignment::coded`]). Absent otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub coded: bool,
+    /// Into how many parts each update is cut, each of which is sent to the coordinator that its assignment names. Absent
+    /// where an update is one body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<u16>,
 }
 
 impl Plan {

@@ -22,6 +22,7 @@ pub(super) fn suits(job: &JobFile) -> Result<(), &'static str> {
         (job.analysis.is_some(), "an analysis asks clients themselves"),
         (job.coded.is_some(), "clients themselves hold the parts of a coded job"),
         (job.group.is_some(), "the members of a group add up among themselves"),
+        (job.aggregation.shards.is_some(), "each coordinator adds up a range of the parameters"),
         (job.privacy.is_some(), "the updates of a private job are clipped one by one"),
         (masks_by_a_clip_that_moves, "the clip follows how many updates are within it, which a sum does not tell"),
         (job.round.mode != Mode::Synchronous, "only synchronous rounds have a deadline for sums"),

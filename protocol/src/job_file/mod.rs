@@ -35,7 +35,7 @@ use crate::seed::Seed;
 use crate::update::Codec;
 
 pub use adapt::Adapt;
-pub use aggregation::Aggregation;
+pub use aggregation::{Aggregation, Shards};
 pub use change::RoundPolicyChange;
 pub use coded::Coded;
 pub use combine::{
@@ -358,7 +358,7 @@ impl JobFile {
         if let Some(coded) = &self.coded {
             coded.check(self)?;
         }
-        Ok(())
+        self.aggregation.check_shards(self)
     }
 
     /// Lists of layers are trained by the SDK, which computes no loss of an app.

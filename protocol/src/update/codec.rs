@@ -26,8 +26,10 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
+use super::codecs::blocks::BlockSections;
+use super::codecs::plain::PlainSections;
 use super::codecs::{Blocks, Dgc, Eden, Hierarchical, Properties, Qsgd, RandomK, Ternary, TopK, plain, sign};
-use super::frame::SectionCodec;
+use super::frame::{SECTION_VALUES_MAX, SectionCodec};
 use crate::safetensors::Dtype;
 
 /// A codec with its settings.
@@ -235,6 +237,18 @@ impl Codec {
             Self::Eden(eden) => Box::new(eden),
             Self::Hierarchical(hierarchical) => Box::new(hierarchical),
         })
+    }
+
+    /// How the sections of a shard are decoded, which also codecs have that write tensors, and most values of one.
+    pub(super) fn shard_sections(self) -> (Box<dyn SectionCodec>, usize) {
+        // A section begins with a block.
+        let whole = |blocks: Blocks| SECTION_VALUES_MAX / usize::from(blocks.block) * usize::from(blocks.block);
+        match (self.plain_dtype(), self) {
+            (Some(dtype), _) => (Box::new(PlainSections(dtype)), SECTION_VALUES_MAX),
+            (None, Self::Int8(blocks)) => (Box::new(BlockSections { bits: 8, blocks }), whole(blocks)),
+            (None, Self::Int4(blocks)) => (Box::new(BlockSections { bits: 4, blocks }), whole(blocks)),
+            (None, codec) => (codec.sections().expect("every other codec writes sections"), SECTION_VALUES_MAX),
+        }
     }
 }
 

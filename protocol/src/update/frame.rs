@@ -7,6 +7,7 @@
 //! A parameter begins a new part. One with more values than a section holds is cut into parts of that many values and
 //! a rest. Without joining, every part is a section. With joining, a section takes parts while they fit.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::error::{SectionError, UpdateError};
@@ -60,6 +61,15 @@ pub(super) fn values(parts: &[Part]) -> usize {
     parts.iter().map(|part| part.values).sum()
 }
 
+/// Checks the length of a section that has one.
+pub(super) fn require_bytes(section: &[u8], bytes: usize) -> Result<(), SectionError> {
+    match section.len().cmp(&bytes) {
+        Ordering::Less => Err(SectionError::Truncated),
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(SectionError::TrailingBytes),
+    }
+}
+
 /// The values of a section. Its buffers are reused.
 #[derive(Debug, Default)]
 pub(super) struct Section {
@@ -98,18 +108,23 @@ pub(super) struct Place {
 
 /// The sections of a model in order. `joins` is [`SectionCodec::joins`].
 pub(super) fn sections(parameters: &ParameterList, joins: bool) -> Vec<Place> {
+    sections_of(parameters, joins, SECTION_VALUES_MAX)
+}
+
+/// The same, with at most so many values in a section, which are no more than [`SECTION_VALUES_MAX`].
+pub(super) fn sections_of(parameters: &ParameterList, joins: bool, values_max: usize) -> Vec<Place> {
     let mut sections: Vec<Place> = Vec::new();
     for (number, spec) in parameters.specs().iter().enumerate() {
         let range = parameters.range(number);
-        for first in range.clone().step_by(SECTION_VALUES_MAX) {
-            let end = range.end.min(first + SECTION_VALUES_MAX);
+        for first in range.clone().step_by(values_max) {
+            let end = range.end.min(first + values_max);
             let values = end - first;
             let row_values = match spec.shape.as_slice() {
                 [] | [_] => values,
                 [_, row @ ..] => row.iter().product::<usize>().min(values),
             };
             let part = Part { values, row_values };
-            match sections.last_mut().filter(|last| joins && last.range.len() + values <= SECTION_VALUES_MAX) {
+            match sections.last_mut().filter(|last| joins && last.range.len() + values <= values_max) {
                 Some(last) => {
                     last.range.end = end;
                     last.parts.push(part);
@@ -137,7 +152,11 @@ pub(super) fn write(parameters: &ParameterList, joins: bool, mut encode: impl Fn
 
 /// Longest frame, in bytes.
 pub(super) fn bytes_max(parameters: &ParameterList, codec: &dyn SectionCodec) -> u64 {
-    let sections = sections(parameters, codec.joins());
+    bytes_max_of(&sections(parameters, codec.joins()), codec)
+}
+
+/// Longest frame of these sections, in bytes.
+pub(super) fn bytes_max_of(sections: &[Place], codec: &dyn SectionCodec) -> u64 {
     sections.iter().map(|place| (LENGTH_BYTES_MAX + codec.section_bytes_max(&place.parts)) as u64).sum()
 }
 
@@ -168,8 +187,13 @@ pub(super) struct FrameReader {
 
 impl FrameReader {
     pub(super) fn new(parameters: &ParameterList, codec: Box<dyn SectionCodec>) -> Self {
+        Self::of(sections(parameters, codec.joins()), codec)
+    }
+
+    /// Reads some of the sections.
+    pub(super) fn of(sections: Vec<Place>, codec: Box<dyn SectionCodec>) -> Self {
         Self {
-            sections: sections(parameters, codec.joins()),
+            sections,
             codec,
             done: 0,
             length: (0, 0),

@@ -7,6 +7,8 @@
 //! tag = "TU", the first six bytes of SHA-256(format "\n" codec "\n" job "\n" base_version "\n")
 //! ```
 //!
+//! The tag of a shard's part has `shard "\n" shards "\n"` behind these.
+//!
 //! A safetensors file has zeros in bytes 4 to 7, and a zstd frame another first byte.
 
 use std::collections::BTreeMap;
@@ -39,7 +41,13 @@ impl UpdateHeader {
 
     /// The bytes before a frame.
     pub(super) fn tag(&self) -> [u8; TAG_BYTES] {
-        let text: String = self.entries().into_iter().flat_map(|(_, value)| [value, "\n".to_owned()]).collect();
+        self.tag_with("")
+    }
+
+    /// The bytes before a part of an update, which `rest` describes.
+    pub(super) fn tag_with(&self, rest: &str) -> [u8; TAG_BYTES] {
+        let mut text: String = self.entries().into_iter().flat_map(|(_, value)| [value, "\n".to_owned()]).collect();
+        text.push_str(rest);
         let mut tag = [0; TAG_BYTES];
         let (beginning, hash) = tag.split_at_mut(TAG_BEGINNING.len());
         beginning.copy_from_slice(&TAG_BEGINNING);

@@ -13,6 +13,7 @@
 //! | `encode`, `decoder` | the two halves for all codecs |
 //! | `codec`, `codecs/` | the codecs, their settings and properties |
 //! | `frame`, `coding/` | sections of values, entropy coding |
+//! | `shards` | ranges of the parameters that travel apart |
 //! | `statistics` | norm and largest magnitude of a delta |
 //! | `residual/` | error feedback |
 //! | `model_delta`, `form` | downloads |
@@ -29,6 +30,7 @@ mod frame;
 mod header;
 mod model_delta;
 mod residual;
+mod shards;
 mod sink;
 mod size;
 mod statistics;
@@ -47,5 +49,6 @@ pub use format::FORMAT;
 pub use header::UpdateHeader;
 pub use model_delta::{ModelDeltaSurvey, ModelDeltaWriter, add_model_delta, model_delta_bytes_max, model_delta_header};
 pub use residual::{Feedback, Residual, ResidualError, encode_with_residual};
+pub use shards::{SHARD_VALUES_MIN, SHARDS_MAX, Shard, cut};
 pub use sink::DeltaSink;
 pub use size::bytes_max;

@@ -57,12 +57,14 @@ struct Files {
     deltas: Vec<ModelDeltaFile>,
     control: Option<CompanionFile>,
     dropped_round: Option<u32>,
+    /// Where the parts of its update are added up.
+    owners: Vec<Option<String>>,
 }
 
 /// Whether the database has more to say about a client's work than assignment, round and model.
 fn needs_files(spec: &JobSpec) -> bool {
     let download = spec.plan.download;
-    download.codec != ModelForm::F32 || download.delta || spec.plan.goes_back()
+    download.codec != ModelForm::F32 || download.delta || spec.plan.goes_back() || !spec.shards.is_empty()
 }
 
 async fn files_of(tx: &mut Tx, client: &ClientRow, work: &Work, spec: &JobSpec) -> Result<Files, DbError> {
@@ -81,7 +83,11 @@ async fn files_of(tx: &mut Tx, client: &ClientRow, work: &Work, spec: &JobSpec) 
         false => Vec::new(),
     };
     let (control, dropped_round) = carried_on(tx, client, &work.assignment, spec).await?;
-    Ok(Files { form, deltas: unbroken(deltas), control, dropped_round })
+    let owners = match work.round.task == Task::Train && !spec.shards.is_empty() {
+        true => tx.shard_owners(key).await?,
+        false => Vec::new(),
+    };
+    Ok(Files { form, deltas: unbroken(deltas), control, dropped_round, owners })
 }
 
 /// The work as its client sees it. An assignment past its deadline is left out, because the driver is about to
@@ -125,6 +131,7 @@ fn described(
             Some(coded) if key.task == Task::Train => ask_every_ms(coded.clients(), CODED_ASK_EVERY_MS),
             _ => ask_every_ms(round.cohort, ASK_EVERY_MS_MIN),
         },
+        owners: files.owners,
         coded: row.share().map(|share| Box::new(coded_terms(share, round, spec))),
         relay: (row.is_sum() && row.share().is_none()).then(|| Box::new(relay_terms(row, round, spec))),
     })

@@ -94,7 +94,7 @@ impl<S: DeltaSink + Send + 'static> Decoding<S> {
 
     fn is_light(&self) -> bool {
         let is_bounded = self.spec.plan.codec.is_fixed_width() && self.state.get().decoder.is_plain();
-        is_bounded || self.spec.update.total() <= VALUES_AT_ONCE
+        is_bounded || self.spec.values() <= VALUES_AT_ONCE
     }
 
     /// Checks that the update is complete.
@@ -134,7 +134,7 @@ impl<S: DeltaSink> State<S> {
 }
 
 fn decoder(spec: &JobSpec, base_version: u32, limits: UpdateLimits) -> UpdateDecoder {
-    UpdateDecoder::new(Arc::clone(&spec.update), spec.update_header(base_version), limits)
+    spec.decoder(base_version, limits)
 }
 
 #[cfg(test)]

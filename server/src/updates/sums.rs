@@ -119,7 +119,7 @@ impl RoundSum {
     }
 
     fn weighed(spec: &JobSpec, weighing: Option<Weighing>) -> Self {
-        let parameters = if weighing.is_some() { spec.update.total() } else { 0 };
+        let parameters = if weighing.is_some() { spec.values() } else { 0 };
         let accumulator = Accumulator::new(parameters, spec.caps).expect("caps were checked with the job");
         Self {
             accumulator,

@@ -35,7 +35,7 @@ pub(super) fn of(job: &JobFile) -> Vec<Setting> {
         vec![evaluation(job.evaluation.as_ref()), privacy(job.privacy.is_some())],
         secure_aggregation(job),
         group(job.group.as_ref()),
-        vec![coded(job.coded.as_ref())],
+        vec![coded(job.coded.as_ref()), shards(&job.aggregation)],
     ]
     .concat()
 }
@@ -115,6 +115,12 @@ fn coded(coded: Option<&Coded>) -> Setting {
         Some(Code::Fractional) | None => of,
     };
     of.when(coded.is_some())
+}
+
+fn shards(aggregation: &Aggregation) -> Setting {
+    Setting::of("[aggregation] shards")
+        .needs(&[Need::SumAlone], "lets each coordinator add up a range of the parameters, and none sees whole updates")
+        .when(aggregation.shards.is_some())
 }
 
 fn cohorts(round: &RoundPolicy) -> Vec<Setting> {

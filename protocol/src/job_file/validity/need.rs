@@ -120,7 +120,7 @@ impl Need {
                  which read sums of groups"
             }
             Self::SumAlone => {
-                "leave out [group] or [coded], or what reads single updates: set combine = \"weighted_mean\" or \"uniform_mean\""
+                "leave out [group], [coded] or shards, or what reads single updates: set combine = \"weighted_mean\" or \"uniform_mean\""
             }
             Self::ExampleMean => "set combine = \"weighted_mean\"",
             Self::EachUpdate | Self::Distances => "choose a combine that adds updates up, such as \"weighted_mean\"",

@@ -12,7 +12,8 @@ use super::properties::Properties;
 use crate::cpu::Cpu;
 use crate::for_each_cpu;
 use crate::safetensors::Dtype;
-use crate::update::error::EncodeError;
+use crate::update::error::{EncodeError, SectionError};
+use crate::update::frame::{Part, Section, SectionCodec, require_bytes, values};
 
 pub(in crate::update) fn properties(bits: f64, relative_error_max: Option<f64>) -> Properties {
     // Rounding to nearest does not favour a direction.
@@ -59,6 +60,24 @@ pub(in crate::update) fn decode(bytes: &[u8], dtype: Dtype, values: &mut [f32]) 
         }
         Dtype::Bf16 => decode_bf16(Cpu::best(), bytes, values),
         _ => decode_f16(Cpu::best(), bytes, values),
+    }
+}
+
+/// The values of a section as they lie in a file.
+#[derive(Debug)]
+pub(in crate::update) struct PlainSections(pub(in crate::update) Dtype);
+
+impl SectionCodec for PlainSections {
+    fn section_bytes_max(&self, parts: &[Part]) -> usize {
+        values(parts) * self.0.bytes()
+    }
+
+    fn decode(&self, bytes: &[u8], parts: &[Part], out: &mut Section) -> Result<(), SectionError> {
+        require_bytes(bytes, self.section_bytes_max(parts))?;
+        let section = out.dense();
+        section.resize(values(parts), 0.0);
+        decode(bytes, self.0, section);
+        Ok(())
     }
 }
 

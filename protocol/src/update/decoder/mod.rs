@@ -12,6 +12,7 @@ use super::error::UpdateError;
 use super::format::FORMAT;
 use super::frame::{FrameReader, Section};
 use super::header::UpdateHeader;
+use super::shards::Shard;
 use super::sink::{BLOCK_VALUES_MAX, DeltaSink};
 use super::size::{bytes_max, header_bytes_max};
 use super::statistics::{LANES, largest_bits, magnitude_bits, square, statistics};
@@ -51,6 +52,8 @@ pub struct UpdateDecoder {
     unpacker: Unpacker,
     content: Content,
     check: Check,
+    /// Of a part: the shard whose places its values have.
+    shard: Option<Shard>,
 }
 
 #[derive(Debug)]
@@ -131,10 +134,32 @@ impl UpdateDecoder {
             None => {
                 let sections = codec.sections().expect("every other codec writes sections");
                 let expected = expected.expect("whole models are never frames");
-                Content::Frame(TaggedFrame::new(expected, FrameReader::new(&parameters, sections)))
+                Content::Frame(TaggedFrame::new(
+                    expected.clone(),
+                    expected.tag(),
+                    FrameReader::new(&parameters, sections),
+                ))
             }
         };
-        Self { unpacker, content, check: Check::new(parameters, limits) }
+        Self { unpacker, content, check: Check::new(parameters, limits), shard: None }
+    }
+
+    /// Makes a decoder for the part of a shard. The sink has one place for each value of the shard; the norm is that of
+    /// the part.
+    pub fn of_shard(
+        parameters: Arc<ParameterList>,
+        shard: &Shard,
+        expected: UpdateHeader,
+        limits: UpdateLimits,
+    ) -> Self {
+        let (codec, _) = expected.codec.shard_sections();
+        let frame = FrameReader::of(shard.sections(&parameters, expected.codec), codec);
+        Self {
+            unpacker: Unpacker::new(shard.bytes_max(&parameters, expected.codec)),
+            content: Content::Frame(TaggedFrame::new(expected.clone(), shard.tag(&expected), frame)),
+            check: Check::new(parameters, limits),
+            shard: Some(shard.clone()),
+        }
     }
 
     /// Takes the next bytes of the body and passes the values that they complete to the sink.
@@ -145,7 +170,8 @@ impl UpdateDecoder {
     /// # Errors
     /// [`UpdateError`] for the first check that fails. Every later call fails too.
     pub fn push(&mut self, piece: &[u8], sink: &mut impl DeltaSink) -> Result<(), UpdateError> {
-        let Self { unpacker, content, check } = self;
+        let Self { unpacker, content, check, shard } = self;
+        let sink = &mut Placed { shard: shard.as_ref(), sink };
         match content {
             Content::Tensors { file, expected, reader } => {
                 let checked = &mut Checked { expected: expected.as_ref(), reader, check, sink };
@@ -182,6 +208,22 @@ impl UpdateDecoder {
             return Err(UpdateError::NormTooLarge { norm, norm_max: self.check.limits.norm_max });
         }
         Ok(UpdateStatistics { norm, magnitude_max: f32::from_bits(self.check.magnitude_bits as u32) })
+    }
+}
+
+/// Hands values on, those of a part at their places in its shard.
+struct Placed<'a, S> {
+    shard: Option<&'a Shard>,
+    sink: &'a mut S,
+}
+
+impl<S: DeltaSink> DeltaSink for Placed<'_, S> {
+    fn dense(&mut self, first: usize, values: &[f32]) {
+        self.sink.dense(self.shard.map_or(first, |shard| shard.place(first)), values);
+    }
+
+    fn sparse(&mut self, first: usize, indices: &[u32], values: &[f32]) {
+        self.sink.sparse(self.shard.map_or(first, |shard| shard.place(first)), indices, values);
     }
 }
 

@@ -15,8 +15,9 @@ pub(super) struct TaggedFrame {
 }
 
 impl TaggedFrame {
-    pub(super) fn new(expected: UpdateHeader, frame: FrameReader) -> Self {
-        Self { tag: expected.tag(), expected, seen: 0, frame }
+    /// `tag` is that of the whole update or of a part of it.
+    pub(super) fn new(expected: UpdateHeader, tag: [u8; TAG_BYTES], frame: FrameReader) -> Self {
+        Self { tag, expected, seen: 0, frame }
     }
 
     /// Takes the next bytes. The caller passes no more after an error.

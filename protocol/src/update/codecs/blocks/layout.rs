@@ -67,8 +67,13 @@ pub(super) fn levels(bits: u32) -> u16 {
     (1 << (bits - 1)) - 1
 }
 
+/// Bytes of the scales of so many values.
+pub(in crate::update) fn scale_bytes(values: usize, blocks: Blocks) -> usize {
+    SCALE_BYTES * blocks.scales(values)
+}
+
 /// Bytes of packed numbers of `bits` bits.
-pub(super) fn values_bytes(values: usize, bits: u32) -> usize {
+pub(in crate::update) fn values_bytes(values: usize, bits: u32) -> usize {
     (values * bits as usize).div_ceil(8)
 }
 

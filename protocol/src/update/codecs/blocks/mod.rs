@@ -29,6 +29,6 @@ mod tests;
 
 pub(in crate::update) use encoder::encode;
 pub use layout::Blocks;
-pub(in crate::update) use layout::{all_specs, data_bytes};
+pub(in crate::update) use layout::{all_specs, data_bytes, scale_bytes, values_bytes};
 pub(super) use layout::{from_bf16, scale_for};
-pub(in crate::update) use reader::BlocksReader;
+pub(in crate::update) use reader::{BlockSections, BlocksReader};

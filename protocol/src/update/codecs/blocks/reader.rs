@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::layout::{Blocks, all_specs, from_bf16};
+use super::layout::{Blocks, SCALE_BYTES, all_specs, from_bf16, values_bytes};
 use crate::cpu::Cpu;
 use crate::for_each_cpu;
 use crate::model::ParameterList;
 use crate::safetensors::{Header, match_tensors};
-use crate::update::error::UpdateError;
+use crate::update::error::{SectionError, UpdateError};
+use crate::update::frame::{Part, Section, SectionCodec, require_bytes, values};
 use crate::update::sink::BLOCK_VALUES_MAX;
 
 /// The bits of bf16's infinity. Higher bit patterns are NaNs and negative numbers, none of which is a scale.
@@ -115,6 +116,36 @@ impl BlocksReader {
 
     fn name(&self, parameter: usize, suffix: &str) -> String {
         format!("{}.{suffix}", self.parameters.specs()[parameter].name)
+    }
+}
+
+/// A section of the values of one parameter that begins with a block: the scales of its blocks, then its numbers.
+#[derive(Debug)]
+pub(in crate::update) struct BlockSections {
+    pub(in crate::update) bits: u32,
+    pub(in crate::update) blocks: Blocks,
+}
+
+impl SectionCodec for BlockSections {
+    fn section_bytes_max(&self, parts: &[Part]) -> usize {
+        let values = values(parts);
+        SCALE_BYTES * self.blocks.scales(values) + values_bytes(values, self.bits)
+    }
+
+    fn decode(&self, bytes: &[u8], parts: &[Part], out: &mut Section) -> Result<(), SectionError> {
+        require_bytes(bytes, self.section_bytes_max(parts))?;
+        let (section, values) = (out.dense(), values(parts));
+        section.resize(values, 0.0);
+        let (scales, numbers) = bytes.split_at(SCALE_BYTES * self.blocks.scales(values));
+        let scales: Vec<u16> = scales.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes)).collect();
+        if scales.iter().any(|bits| *bits >= INFINITE_BITS) {
+            return Err(SectionError::BadNumber("scale"));
+        }
+        let decode = if self.bits == 8 { decode_8 } else { decode_4 };
+        match decode(Cpu::best(), numbers, section, 0, usize::from(self.blocks.block), &scales) {
+            true => Ok(()),
+            false => Err(SectionError::BadCode),
+        }
     }
 }
 
