@@ -752,7 +752,9 @@ create table staged_bodies (
     -- The body that it is, named as in blob_chunks.
     blob text unique,
     -- Whose unfinished update it is, as long as it can be resumed; null for models.
-    assignment text unique,
+    assignment text,
+    -- Of an update that comes in parts: which one.
+    part bigint not null default 0,
     in_store boolean not null,
     -- Length of every chunk but the last, which may be shorter.
     chunk_bytes bigint not null,
@@ -762,7 +764,8 @@ create table staged_bodies (
     sha256 text,
     -- Rises by one whenever somebody else goes on with it: who was at it before can add nothing more.
     attempt bigint not null default 1,
-    expires_at_ms bigint
+    expires_at_ms bigint,
+    unique (assignment, part)
 );
 create index staged_bodies_unfinished on staged_bodies (expires_at_ms) where blob is null;
 
@@ -779,7 +782,44 @@ create table nodes (
     started_at_ms bigint not null,
     -- Renewed with its leases; a node that has not been seen for a lease's length is dead.
     seen_at_ms bigint not null,
-    lease_ms bigint not null
+    lease_ms bigint not null,
+    -- Where clients reach this one; null where any does.
+    url text
+);
+
+-- Which coordinator adds up which range of a job's parameters. The driver of the job names it when a round opens, and
+-- another one when it has died.
+create table shards (
+    job text not null references jobs (id) on delete cascade,
+    -- From 0.
+    shard bigint not null,
+    node text not null,
+    primary key (job, shard)
+);
+
+-- Parts that have come of updates. Their bodies are `update/<assignment>/<part>`.
+create table update_parts (
+    assignment text not null references assignments (id) on delete cascade,
+    part bigint not null,
+    sha256 text not null,
+    -- What the update weighs, as each of its parts says.
+    weight bigint not null,
+    -- Squared L2 norm of the part.
+    squares double precision not null,
+    primary key (assignment, part)
+);
+
+-- A model version that is made range by range, of a round that is aggregating.
+create table shard_makings (
+    job text not null,
+    task text not null,
+    round bigint not null,
+    -- Ranges that are made: the next one is that of the shard of this number.
+    done bigint not null,
+    -- Its files so far.
+    state text not null,
+    primary key (job, task, round),
+    foreign key (job, task, round) references rounds (job, task, number) on delete cascade
 );
 
 -- Who drives a job, until when. Two drivers do no harm (every step is a conditional update); the lease saves their work.

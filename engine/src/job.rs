@@ -172,8 +172,13 @@ impl JobSpec {
     pub fn of_shard(self: &Arc<Self>, number: u16) -> Option<Arc<Self>> {
         let shard = self.shards.get(usize::from(number))?.clone();
         let update_bytes_max = shard.bytes_max(&self.update, self.plan.codec);
-        let plain_bytes = 4 * shard.values() as u64;
-        Some(Arc::new(Self { shard: Some(shard), update_bytes_max, plain_bytes, ..Self::clone(self) }))
+        Some(Arc::new(Self { shard: Some(shard), update_bytes_max, ..Self::clone(self) }))
+    }
+
+    /// The number of the shard that this spec is of.
+    #[must_use]
+    pub fn shard_number(&self) -> Option<u16> {
+        self.shard.as_ref().map(|shard| shard.number)
     }
 
     /// Values of an update, or of the part that is this shard's.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use sha2::digest::common::hazmat::{SerializableState, SerializedState};
 use sha2::{Digest, Sha256};
 
 use crate::hex::{parse_hex, write_hex};
@@ -38,6 +39,19 @@ impl Sha256Hasher {
     /// Hashes the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
+    }
+
+    /// Its inner state, from which another process goes on.
+    #[must_use]
+    pub fn state(&self) -> Vec<u8> {
+        self.0.serialize().to_vec()
+    }
+
+    /// Goes on from the state of another hasher; none for bytes that are no state.
+    #[must_use]
+    pub fn of_state(state: &[u8]) -> Option<Self> {
+        let state = SerializedState::<Sha256>::try_from(state).ok()?;
+        Sha256::deserialize(&state).ok().map(Self)
     }
 
     /// The hash of all bytes so far.
@@ -96,6 +110,20 @@ mod tests {
         hasher.update(b"");
         hasher.update(b"bc");
         assert_eq!(hasher.finish(), Sha256Hash::of(b"abc"));
+    }
+
+    /// Goal: coordinators that hash a file one after another have the hash of the file.
+    #[test]
+    fn a_hasher_goes_on_from_the_state_of_another() {
+        for cut in [0, 1, 63, 64, 65, 200] {
+            let bytes: Vec<u8> = (0..=255).cycle().take(300).collect();
+            let mut first = Sha256Hasher::new();
+            first.update(&bytes[..cut]);
+            let mut second = Sha256Hasher::of_state(&first.state()).unwrap();
+            second.update(&bytes[cut..]);
+            assert_eq!(second.finish(), Sha256Hash::of(&bytes), "{cut}");
+        }
+        assert!(Sha256Hasher::of_state(&[]).is_none() && Sha256Hasher::of_state(&[0; 9]).is_none());
     }
 
     #[test]

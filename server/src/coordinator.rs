@@ -64,6 +64,9 @@ pub struct Config {
     /// This process's name among the coordinators of its database; random unless given. A coordinator that restarts
     /// under the same name continues its jobs at once. SQLite has one coordinator, so there the name does not matter.
     pub node: Option<Name>,
+    /// The address at which clients reach this coordinator among those of its database: they send it the parts of
+    /// updates that it adds up. None: any of them takes all parts.
+    pub node_url: Option<String>,
     /// Time until another coordinator takes over the jobs of a dead one.
     pub lease: Duration,
     /// Memory for updates that are being received, in bytes. A large one needs 1 to 3 MiB, a small one in proportion to
@@ -110,6 +113,7 @@ impl Default for Config {
             behind_proxy: false,
             oidc: None,
             node: None,
+            node_url: None,
             lease: LEASE_DEFAULT,
             upload_memory: UPLOAD_MEMORY_DEFAULT,
             metrics: MetricsAccess::default(),
@@ -211,6 +215,7 @@ impl Coordinator {
         };
         let entrance = Entrance { is_encrypted: tls.is_some(), is_behind_proxy: config.behind_proxy };
         let mut services = Services::new(db, node, blobs, clock, metrics);
+        services.node_url.clone_from(&config.node_url);
         services.evaluator.clone_from(&config.evaluator);
         services.upstream = config.relay.as_ref().map(|relay| Arc::clone(&relay.upstream));
         services.notify = config.notify.as_ref().map(|notify| Arc::new(notify.targets()));

@@ -33,6 +33,8 @@ pub struct Services {
     pub db: Db,
     /// This process's name among the coordinators.
     pub node: Name,
+    /// Where clients reach this process among several; none where any of them does.
+    pub node_url: Option<String>,
     /// The place of bodies of models and updates.
     pub blobs: Blobs,
     pub clock: Clock,
@@ -58,6 +60,7 @@ impl Services {
         Self {
             db,
             node,
+            node_url: None,
             blobs,
             clock,
             notify: None,

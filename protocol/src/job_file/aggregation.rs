@@ -64,6 +64,14 @@ impl Aggregation {
         }
     }
 
+    /// Settles `auto`: a shard for each of so many coordinators.
+    pub fn settle_shards(&mut self, coordinators: usize) {
+        if let Some(Shards::Auto(_)) = self.shards {
+            let count = u16::try_from(coordinators).unwrap_or(SHARDS_MAX).min(SHARDS_MAX);
+            self.shards = (count > 1).then_some(Shards::Count(count));
+        }
+    }
+
     /// What a sharded sum has no place for.
     pub(super) fn check_shards(&self, job: &JobFile) -> Result<(), JobFileError> {
         if self.shards.is_none() {

@@ -37,4 +37,4 @@ pub use staged::Staged;
 pub use store::{OpenedStore, Store};
 pub use workbench::Workbench;
 
-pub use crate::db::{masked_key, model_file_key, model_key, update_key};
+pub use crate::db::{masked_key, model_file_key, model_key, part_key, update_key};

@@ -28,8 +28,8 @@ const UNRECORDED_BYTES_MAX: u64 = 8 << 20;
 pub struct Owner {
     /// What it will be called once it counts.
     pub name: String,
-    /// Whose update it is; none for a model.
-    pub assignment: Option<AssignmentId>,
+    /// Whose update it is, and which part of it; none for a model.
+    pub assignment: Option<(AssignmentId, u16)>,
     /// What its sender says that its hash will be.
     pub sha256: Option<Sha256Hash>,
     /// When it is deleted unless it counts by then.
@@ -80,6 +80,26 @@ impl Workbench {
         self.note_chunks(&row);
         Spool::resume(self.clone(), owner, row).await
     }
+
+    /// A body that another coordinator has kept for this one at so many bytes ([`Spool::keep`]). What was written of it
+    /// since is dropped.
+    ///
+    /// # Errors
+    /// [`BlobError::Superseded`] when it is of no more use.
+    pub async fn take_over(&self, owner: Owner, id: &str, bytes: u64) -> Result<Spool, BlobError> {
+        let mut tx = self.db.begin().await?;
+        let taken = tx.take_staged(id, bytes).await?;
+        let (row, former) = taken.ok_or_else(|| BlobError::Superseded(owner.name.clone()))?;
+        let objects = match row.in_store {
+            true => tx.forget_objects(&former.chunk_names(row.chunks()..former.chunks())).await?,
+            false => Vec::new(),
+        };
+        // The chunks of a body may be in one object.
+        let known = tx.known_objects(&objects).await?;
+        tx.commit().await?;
+        self.blobs.delete(objects.into_iter().filter(|object| !known.contains(object)).collect()).await;
+        Spool::resume(self.clone(), owner, row).await
+    }
 }
 
 impl Spool {
@@ -122,6 +142,16 @@ impl Spool {
     /// How much there is of it.
     pub fn bytes(&self) -> u64 {
         self.full_chunks * self.chunk_bytes() + self.tail().len() as u64
+    }
+
+    /// What it is for.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// The name under which its chunks are stored; none while all of it is in memory.
+    pub fn id(&self) -> Option<&str> {
+        self.row.as_ref().map(|row| row.id.as_str())
     }
 
     /// Whether all of it is in memory.

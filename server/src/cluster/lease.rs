@@ -136,7 +136,8 @@ impl Leases {
         }
         let until_ms = now_ms + self.length_ms;
         let mut tx = services.db.begin_losable().await?;
-        tx.node_seen(&services.node, env!("CARGO_PKG_VERSION"), self.started_at_ms, now_ms, self.length_ms).await?;
+        let (version, url) = (env!("CARGO_PKG_VERSION"), services.node_url.as_deref());
+        tx.node_seen(&services.node, version, self.started_at_ms, now_ms, self.length_ms, url).await?;
         tx.forget_nodes(now_ms - NODES_KEPT_MS, now_ms - self.length_ms * 2).await?;
         let renewed = tx.renew_leases(&services.node, until_ms).await?;
         tx.commit().await?;

@@ -45,6 +45,9 @@ struct Named {
 macro_rules! updates_of_round {
     () => {
         "(select 'update/' || id from assignments where job = $1 and task = $2 and round = $3 \
+         union all select 'update/' || p.assignment || '/' || p.part from assignments a \
+         join update_parts p on p.assignment = a.id where a.job = $1 and a.task = $2 and a.round = $3 \
+         and (a.state <> 'assigned' or a.deadline_at_ms is null) \
          union all select 'masked/' || m.assignment from secure_members m left join secure_groups g on g.id = m.group_id \
          where m.job = $1 and m.task = $2 and m.round = $3 and (g.id is null or g.stage in ('summed', 'failed')))"
     };
@@ -137,7 +140,7 @@ impl Tx {
     }
 
     /// Forgets the objects of several bodies. Returns them: the caller deletes them after the commit.
-    pub(super) async fn forget_objects(&mut self, names: &[String]) -> Result<Vec<String>, DbError> {
+    pub async fn forget_objects(&mut self, names: &[String]) -> Result<Vec<String>, DbError> {
         let rows = fetch_in!(self, (String,), "delete from objects where blob in ", names, " returning object");
         // The chunks of a body may be in one object.
         let objects: BTreeSet<_> = rows.into_iter().map(|(object,)| object).collect();
@@ -177,6 +180,7 @@ impl Tx {
         execute!(self, chunks, job.as_str(), round.task.as_str(), number);
         let objects = concat!("delete from objects where blob in ", updates_of_round!(), " returning object");
         let rows = fetch!(self, (String,), fetch_all, objects, job.as_str(), round.task.as_str(), number);
+        self.forget_parts(round).await?;
         Ok(rows.into_iter().map(|(object,)| object).collect())
     }
 

@@ -140,10 +140,12 @@ impl Tx {
         started_at_ms: i64,
         now_ms: i64,
         lease_ms: i64,
+        url: Option<&str>,
     ) -> Result<(), DbError> {
-        let sql = "insert into nodes (id, version, started_at_ms, seen_at_ms, lease_ms) values ($1, $2, $3, $4, $5) \
-                   on conflict (id) do update set version = $2, started_at_ms = $3, seen_at_ms = $4, lease_ms = $5";
-        execute!(self, sql, node.as_str(), version, started_at_ms, now_ms, lease_ms);
+        let sql = "insert into nodes (id, version, started_at_ms, seen_at_ms, lease_ms, url) \
+                   values ($1, $2, $3, $4, $5, $6) on conflict (id) do update \
+                   set version = $2, started_at_ms = $3, seen_at_ms = $4, lease_ms = $5, url = $6";
+        execute!(self, sql, node.as_str(), version, started_at_ms, now_ms, lease_ms, url);
         Ok(())
     }
 

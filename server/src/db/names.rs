@@ -73,6 +73,11 @@ pub fn update_key(assignment: AssignmentId) -> String {
     format!("update/{assignment}")
 }
 
+/// The name of the body of one part of an update.
+pub fn part_key(assignment: AssignmentId, part: u16) -> String {
+    format!("update/{assignment}/{part}")
+}
+
 /// The name of the body of a masked update, until the sum of its group is open.
 pub fn masked_key(assignment: AssignmentId) -> String {
     format!("masked/{assignment}")

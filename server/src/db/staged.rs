@@ -14,8 +14,8 @@ use super::{DbError, RoundKey, Tx};
 pub struct NewStaged<'a> {
     /// The name under which its chunks are stored.
     pub id: &'a str,
-    /// The assignment of an update; none for a model.
-    pub assignment: Option<AssignmentId>,
+    /// The assignment of an update, and which part of it this is; none for a model.
+    pub assignment: Option<(AssignmentId, u16)>,
     /// Whether the chunks are in an object store.
     pub in_store: bool,
     /// Length of every chunk but the last.
@@ -80,23 +80,44 @@ impl Tx {
     /// # Errors
     /// [`DbError::Duplicate`] when another request begins an update of the assignment at the same time.
     pub async fn insert_staged(&mut self, staged: &NewStaged<'_>) -> Result<(), DbError> {
-        if let Some(assignment) = staged.assignment {
-            self.discard_upload(assignment).await?;
+        if let Some((assignment, part)) = staged.assignment {
+            let sql = "update staged_bodies set assignment = null, expires_at_ms = 0 \
+                       where assignment = $1 and part = $2";
+            execute!(self, sql, assignment.to_string(), i64::from(part));
         }
-        let sql = "insert into staged_bodies (id, assignment, in_store, chunk_bytes, bytes, sha256, expires_at_ms) \
-                   values ($1, $2, $3, $4, $5, $6, $7)";
+        let sql = "insert into staged_bodies (id, assignment, part, in_store, chunk_bytes, bytes, sha256, \
+                   expires_at_ms) values ($1, $2, $8, $3, $4, $5, $6, $7)";
         execute!(
             self,
             sql,
             staged.id,
-            staged.assignment.map(|id| id.to_string()),
+            staged.assignment.map(|(id, _)| id.to_string()),
             staged.in_store,
             stored(staged.chunk_bytes),
             stored(staged.bytes),
             staged.sha256.map(|hash| hash.to_string()),
-            staged.expires_at_ms
+            staged.expires_at_ms,
+            staged.assignment.map_or(0, |(_, part)| i64::from(part))
         );
         Ok(())
+    }
+
+    /// Takes over a body that is written by one coordinator after another, at a length at which one has handed it over.
+    /// Whoever was at it can add nothing more. None when it is obsolete. Returns its row, and as it was before.
+    pub async fn take_staged(&mut self, id: &str, bytes: u64) -> Result<Option<(StagedRow, StagedRow)>, DbError> {
+        let sql = concat!(
+            "select ",
+            staged_columns!(),
+            " from staged_bodies where id = $1 and blob is null and expires_at_ms > 0"
+        );
+        let Some(former) = fetch!(self, StagedRow, fetch_optional, sql, id) else { return Ok(None) };
+        let sql = concat!(
+            "update staged_bodies set attempt = attempt + 1, bytes = $2 \
+             where id = $1 and blob is null and expires_at_ms > 0 and bytes >= $2 returning ",
+            staged_columns!()
+        );
+        let row = fetch!(self, StagedRow, fetch_optional, sql, id, stored(bytes));
+        Ok(row.map(|row| (row, former)))
     }
 
     /// Stores the new length of an unfinished body. Returns false when another request continues it, or it is obsolete.
@@ -123,15 +144,15 @@ impl Tx {
         Ok(fetch!(self, StagedRow, fetch_optional, sql, name))
     }
 
-    /// Takes over the unfinished update of an assignment. Earlier requests can add nothing more, because this raises
-    /// the attempt.
-    pub async fn take_upload(&mut self, assignment: AssignmentId) -> Result<Option<StagedRow>, DbError> {
+    /// Takes over an unfinished part of the update of an assignment; an update in one body is part 0. Earlier requests
+    /// can add nothing more, because this raises the attempt.
+    pub async fn take_upload(&mut self, assignment: AssignmentId, part: u16) -> Result<Option<StagedRow>, DbError> {
         let sql = concat!(
             "update staged_bodies set attempt = attempt + 1 \
-             where assignment = $1 and blob is null and expires_at_ms > 0 returning ",
+             where assignment = $1 and part = $2 and blob is null and expires_at_ms > 0 returning ",
             staged_columns!()
         );
-        Ok(fetch!(self, StagedRow, fetch_optional, sql, assignment.to_string()))
+        Ok(fetch!(self, StagedRow, fetch_optional, sql, assignment.to_string(), i64::from(part)))
     }
 
     /// Makes an unfinished body obsolete. Returns false when it is in use, or another request continues it.

@@ -11,6 +11,7 @@ use super::context::Driver;
 use super::error::DriverError;
 use super::round::take;
 use super::seen::Seen;
+use super::shards;
 use crate::cluster::lease::Lease;
 use crate::db::{RoundKey, RoundRow};
 use crate::lifecycle::{buffers, jobs, members, rounds};
@@ -36,7 +37,8 @@ pub(super) async fn move_job(driver: &Driver, job: JobId, listening: Option<&Lis
             Lease::Ours { until_ms } => until_ms,
             Lease::Theirs { until_ms } => {
                 // The other driver ends the job's rounds without telling this coordinator: its sums would stay.
-                updates.sums.forget_job(job);
+                updates.sums.keep_of_job(job, |_, shard| shard.is_some());
+                shards::serve(driver, job).await?;
                 let ended = !services.db.look().await?.is_live(job).await?;
                 return Ok(if ended { Look::Ended } else { Look::Quiet { until_ms } });
             }
@@ -80,14 +82,20 @@ enum Found {
 async fn look(driver: &Driver, job: JobId) -> Result<Found, DriverError> {
     let Some(seen) = Seen::read(driver, job).await? else { return Ok(Found::Ended) };
     rebuild_sums(driver, &seen);
+    if !seen.spec.shards.is_empty() {
+        shards::serve(driver, job).await?;
+    }
     if seen.step_groups(&driver.services).await? {
         return Ok(Found::Moved);
     }
     match decide(&seen.view(), driver.services.clock.now_ms()) {
-        Decision::Act(act) => {
-            perform(driver, &seen, act).await?;
-            Ok(Found::Moved)
-        }
+        Decision::Act(act) => match perform(driver, &seen, act).await? {
+            true => Ok(Found::Moved),
+            false => {
+                let until_ms = driver.services.clock.now_ms() + shards::LOOK_EVERY_MS;
+                Ok(Found::Nothing { until_ms: Some(until_ms), missing: 0 })
+            }
+        },
         Decision::Wait { until_ms, missing } => {
             let now_ms = driver.services.clock.now_ms();
             let others = [seen.groups_until_ms(now_ms), seen.left_until_ms(now_ms)];
@@ -101,14 +109,17 @@ async fn look(driver: &Driver, job: JobId) -> Result<Found, DriverError> {
 /// Rebuilds the sum of a round that an earlier process opened, before it is needed.
 fn rebuild_sums(driver: &Driver, seen: &Seen) {
     let Driver { services, updates, .. } = driver;
-    let trains = |round: &&RoundRow| (round.task, round.phase) == (Task::Train, Phase::Training);
-    for round in seen.rows.iter().filter(trains).filter(|round| updates.sums.get(round.key()).is_none()) {
+    let trains = |round: &&RoundRow| {
+        (round.task, round.phase) == (Task::Train, Phase::Training) && !shards::is_sharded(&seen.spec, round)
+    };
+    for round in seen.rows.iter().filter(trains).filter(|round| updates.sums.get(round.key(), None).is_none()) {
         let spec = seen.spec_of(round);
         rebuild::start(services, &spec, round, updates.sums.get_or_open(round.key(), &spec));
     }
 }
 
-async fn perform(driver: &Driver, seen: &Seen, act: Act) -> Result<(), DriverError> {
+/// Performs what was decided. Returns false for a step that waits for other coordinators.
+async fn perform(driver: &Driver, seen: &Seen, act: Act) -> Result<bool, DriverError> {
     let services = &driver.services;
     let job = seen.spec.id;
     match act {
@@ -117,7 +128,7 @@ async fn perform(driver: &Driver, seen: &Seen, act: Act) -> Result<(), DriverErr
             let span = tracing::info_span!(
                 "round step", %job, task = %round.task, round = round.number, step = step.as_str(),
             );
-            take(driver, &spec, round, step).instrument(span).await?;
+            return take(driver, &spec, round, step).instrument(span).await;
         }
         Act::Open(task, number) => open(driver, &seen.spec, RoundKey { job, task, number }).await?,
         Act::Complete => jobs::complete(services, job).await?,
@@ -126,7 +137,7 @@ async fn perform(driver: &Driver, seen: &Seen, act: Act) -> Result<(), DriverErr
         Act::Miss(clients) => members::miss(services, job, &clients).await?,
         Act::Dismiss(clients) => members::dismiss(services, job, &clients).await?,
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Opens a round with what follows from those before. They have ended, so what is read of them no longer changes.

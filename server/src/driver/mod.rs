@@ -9,6 +9,7 @@ mod error;
 mod job;
 mod round;
 mod seen;
+mod shards;
 mod tell;
 
 use std::collections::HashSet;

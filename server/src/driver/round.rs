@@ -8,7 +8,7 @@ use tributary_protocol::state::{AbandonReason, Phase, Task};
 
 use super::context::Driver;
 use super::error::DriverError;
-use super::tell;
+use super::{shards, tell};
 use crate::central::Due;
 use crate::db::{RoundKey, RoundRow};
 use crate::lifecycle::{buffers, rounds};
@@ -17,26 +17,32 @@ use crate::models::error::CommitError;
 use crate::relay::deliver::deliver;
 use crate::runtime::clock::Stopwatch;
 
-/// Takes a step. A round that it ends is told of.
+/// Takes a step. A round that it ends is told of. Returns false for one that waits for other coordinators.
 pub(super) async fn take(
     driver: &Driver,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
     step: Step,
-) -> Result<(), DriverError> {
+) -> Result<bool, DriverError> {
     let services = &driver.services;
     let key = round.key();
     match step {
-        Step::Draw(clients) => return draw(driver, spec, round, &clients).await,
-        Step::Close => return Ok(rounds::close(services, round).await?),
+        Step::Draw(clients) => return draw(driver, spec, round, &clients).await.map(|()| true),
+        Step::Close => return rounds::close(services, round).await.map(|()| true).map_err(DriverError::from),
         Step::Evaluate => {
             evaluate(driver, spec, round);
-            return Ok(());
+            return Ok(true);
+        }
+        Step::Commit if shards::is_sharded(spec, round) => {
+            if !shards::commit(driver, spec, round).await? {
+                return Ok(false);
+            }
         }
         Step::Commit => commit(driver, spec, round).await?,
         Step::Abandon(reason) => abandon(driver, key, reason).await?,
     }
-    Ok(tell::ended(services, spec, key).await?)
+    tell::ended(services, spec, key).await?;
+    Ok(true)
 }
 
 async fn draw(
@@ -51,7 +57,7 @@ async fn draw(
         (false, Phase::Training) => rounds::join(services, fleet, round, clients).await?,
         (false, _) => rounds::start(services, fleet, round, clients).await?,
     }
-    if round.task == Task::Train {
+    if round.task == Task::Train && !shards::is_sharded(spec, round) {
         updates.sums.open(round.key(), spec);
     }
     // Clients that others have left to this job are free, and turns have changed.

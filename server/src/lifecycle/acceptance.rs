@@ -19,6 +19,7 @@ use tributary_protocol::traffic::Traffic;
 
 use super::assignments::{Comes, Refusal, closed, find, require_open};
 use super::coded;
+use super::parts::{self, Came, NewPart};
 use super::rings;
 use super::rounds::{close_in, goal_of};
 use crate::blob::Staged;
@@ -58,6 +59,8 @@ pub(crate) struct Submission {
     pub(crate) task: Task,
     pub(crate) report: Report,
     pub(crate) body: Option<Staged>,
+    /// Of an update that comes in parts: the part that this body is.
+    pub(crate) part: Option<NewPart>,
 }
 
 /// What a transaction made of a submission.
@@ -91,7 +94,7 @@ impl Acceptance {
         services: &Services,
         submission: &mut Submission,
     ) -> Result<Accepted, Refusal> {
-        let Submission { client, assignment, task, .. } = *submission;
+        let Submission { client, assignment, task, part, .. } = *submission;
         let (answer, answered) = oneshot::channel();
         let (report, body) = (submission.report.clone(), submission.body.take());
         self.join(services, Waiting { submission: Submission { report, body, ..*submission }, answer });
@@ -104,6 +107,10 @@ impl Acceptance {
             Judged::NotOpen => {}
         }
         let (assignment, round) = find(&mut services.db.read().await?, client, assignment, Some(task)).await?;
+        if part.is_some() && assignment.state == AssignmentState::Reported {
+            // Its last part came twice at once.
+            return Ok(Accepted { round: assignment.round(), is_step_due: true });
+        }
         if assignment.state == AssignmentState::Reported {
             let is_same = assignment.report() == Some(submission.report.sha256);
             // The request that stored it may have been dropped before it told anybody.
@@ -267,6 +274,15 @@ impl<'a> Transaction<'a> {
         if round.phase != Phase::Training {
             return Ok(if assignment.term().is_own() { Judged::Between(round.number) } else { Judged::NotOpen });
         }
+        if let Some(part) = &submission.part {
+            let came = parts::come(&mut self.tx, (assignment, round), part, &mut submission.report).await?;
+            if let (Came::More | Came::Whole, Some(body)) = (came, &mut submission.body) {
+                body.settle(&mut self.tx, self.services.clock.now_ms()).await?;
+            }
+            if came != Came::Whole {
+                return Ok(Judged::Accepted(Accepted { round: key, is_step_due: false }));
+            }
+        }
         let Submission { client, ref mut report, ref mut body, .. } = *submission;
         let Download { traffic, ended_at_ms } = self.tx.downloaded(client);
         report.traffic =
@@ -276,7 +292,7 @@ impl<'a> Transaction<'a> {
         let Some(traffic) = self.tx.accept_report(assignment.id, report, now_ms).await? else {
             return Ok(Judged::NotOpen);
         };
-        if let Some(body) = body {
+        if let Some(body) = body.as_mut().filter(|body| !body.is_settled()) {
             body.settle(&mut self.tx, self.services.clock.now_ms()).await?;
         }
         let mut contribution = report.figures.contribution;

@@ -57,6 +57,9 @@ pub(crate) enum Refusal {
     /// The report contradicts earlier ones of its round. The assignment is still open.
     #[error(transparent)]
     Misfit(ClassCountsError),
+    /// The parts of the update contradict each other, or are too long together: its assignment is to be rejected.
+    #[error("{0}")]
+    Unfit(String),
     /// The sums cannot be added to those of the round. The assignment is still open.
     #[error(transparent)]
     Sums(DescriptionError),

@@ -12,7 +12,7 @@ use super::drawn::{assign, commit_and_give, stand_up, told};
 use super::expiry::{Need, expire_one};
 use super::open_groups;
 use super::privacy;
-use super::{budget, buffers};
+use super::{budget, buffers, shards};
 use crate::blob::BlobError;
 use crate::db::{
     DbError, EvaluationSummary, JobCause, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Transition, Tx,
@@ -53,6 +53,9 @@ pub(crate) async fn open(services: &Services, key: RoundKey, mut opening: Openin
         // Another driver opened it.
         Err(DbError::Duplicate) => return Ok(()),
         opened => opened?,
+    }
+    if key.task == Task::Train && job.file.0.aggregation.shards().is_some() {
+        shards::share_out(services, &mut tx, &*services.specs.of(&job)?, key.number, now_ms).await?;
     }
     tx.record(Transition::of_round(key, Phase::Selecting), now_ms).await?;
     if tempo.is_buffer() {
@@ -180,6 +183,7 @@ pub(crate) async fn commit(
             tx.store_clip_share(key, share).await?;
         }
         tx.delete_round_key(key).await?;
+        tx.forget_making(key).await?;
         let mut objects = tx.delete_updates(key).await?;
         // The next round starts from the new version's companions; no round starts from an older version again.
         if let Some(former) = version.row.version.checked_sub(1) {
@@ -310,6 +314,7 @@ pub(crate) async fn abandon(services: &Services, key: RoundKey, reason: AbandonR
     }
     let objects = tx.delete_updates(key).await?;
     tx.delete_round_key(key).await?;
+    tx.forget_making(key).await?;
     if key.task == Task::Describe {
         tx.store_description(key, None).await?;
     }

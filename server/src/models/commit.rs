@@ -6,12 +6,10 @@
 
 use std::sync::Arc;
 
-use tributary_engine::aggregate::{AggregateError, BLOCK_VALUES, Made, MadeNorms, Maker};
+use tributary_engine::aggregate::{AggregateError, MadeNorms, Maker};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
-use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::safetensors::{ModelDecoder, model_file_beginning, model_metadata};
-use tributary_protocol::sharing::{Part, Parts, Run};
 use tributary_protocol::state::AbandonReason;
 use tributary_protocol::update::model_delta_header;
 
@@ -22,7 +20,8 @@ use super::gather::combined;
 use super::plan::planned;
 use super::private::{Private, private_sum};
 use super::statistics::{step_statistics, update_statistics};
-use super::version::{NewVersion, Role, spool};
+use super::version::{NewVersion, Role, made_by, spool};
+use super::write::Writer;
 use crate::blob::{Spool, Workbench, model_key};
 use crate::db::{DbError, MadeFor, RoundRow};
 use crate::lifecycle::rounds;
@@ -121,19 +120,7 @@ async fn make_version(
     }
     let Written { sha256, norms } = write_files(services, spec, round, maker, &mut files).await?;
     let Files { mut model, delta, companions } = files;
-    let row = ModelVersion {
-        version,
-        round: Some(round.number),
-        sha256,
-        bytes: model.bytes(),
-        created_at_ms: clock.now_ms(),
-        deleted_at_ms: None,
-        accuracy: None,
-        measured_on: None,
-        loss: None,
-        best: false,
-        pinned_at_ms: None,
-    };
+    let row = made_by(round, sha256, model.bytes(), clock.now_ms());
     let made = match delta {
         Some(delta) => Some(delta.finish(row.created_at_ms).await?),
         None => make_form(bench, clock, spec, version, &mut model).await?,
@@ -173,16 +160,16 @@ async fn write_files(
     let base = base.ok_or_else(|| DbError::Corrupt(format!("version {version} of {job} is missing")))?;
     let followed = Followed::all(spec, maker.optimizer());
     let maker = if files.delta.is_some() { maker.with_delta(Arc::clone(spec.shared())) } else { maker };
-    let mut writer = Offload::new(Writer::new(spec, maker));
+    let mut writer = Offload::new(FromFile::new(spec, maker));
     if let Some(delta) = &mut files.delta {
         let mut companions = Companions::open(services, spec, version, &followed).await?;
         for first in (0..spec.shared().total()).step_by(SURVEY_VALUES) {
             let count = SURVEY_VALUES.min(spec.shared().total() - first);
             let former = companions.take(count).await?;
-            writer.run(move |writer| writer.survey(count, former)).await?;
+            writer.run(move |file| file.writer.survey(count, former)).await?;
         }
         let header = model_delta_header(&spec.id.to_string(), version);
-        delta.push(writer.run(move |writer| writer.maker.begin_delta(&header)).await).await?;
+        delta.push(writer.run(move |file| file.writer.begin_delta(&header)).await).await?;
     }
     let mut companions = Companions::open(services, spec, version, &followed).await?;
     // Chunk by chunk, as the companions beside it are read: a snapshot would hold a connection while they wait for one.
@@ -191,12 +178,13 @@ async fn write_files(
         while !data.is_empty() {
             let piece = data.split_to(PIECE_BYTES.min(data.len()));
             let made = if followed.is_empty() {
-                let make = move |writer: &mut Writer| writer.read(&piece).and_then(|_| writer.make(Former::default()));
+                let make =
+                    move |file: &mut FromFile| file.read(&piece).and_then(|_| file.writer.make(Former::default()));
                 writer.run(make).await?
             } else {
-                let count = writer.run(move |writer| writer.read(&piece)).await?;
+                let count = writer.run(move |file| file.read(&piece)).await?;
                 let former = companions.take(count).await?;
-                writer.run(move |writer| writer.make(former)).await?
+                writer.run(move |file| file.writer.make(former)).await?
             };
             files.model.push(&made.model).await?;
             if let Some(delta) = &mut files.delta {
@@ -211,110 +199,36 @@ async fn write_files(
 }
 
 /// Turns the files of the base version into those of the new version, piece by piece.
-struct Writer {
-    parts: Arc<Parts>,
-    maker: Maker,
+struct FromFile {
     decoder: ModelDecoder,
-    hasher: Sha256Hasher,
-    /// The file's header, until it is written.
-    beginning: Vec<u8>,
-    /// Values of the base model that were read and not used.
-    base: Vec<f32>,
-    /// Values of the model that were written.
-    values: usize,
+    writer: Writer,
 }
 
-/// The next bytes of all files.
-#[derive(Default)]
-struct Pieces {
-    model: Vec<u8>,
-    delta: Vec<u8>,
-    companions: Vec<Vec<u8>>,
-}
-
-impl Writer {
+impl FromFile {
     fn new(spec: &JobSpec, maker: Maker) -> Self {
-        Self {
-            parts: Arc::clone(&spec.parts),
-            decoder: ModelDecoder::new(Arc::clone(&spec.model)),
-            beginning: model_file_beginning(&spec.model, &model_metadata()),
-            maker,
-            hasher: Sha256Hasher::new(),
-            base: Vec::new(),
-            values: 0,
-        }
-    }
-
-    /// Looks at the next values of the step, with the former values of the companions.
-    fn survey(&mut self, count: usize, mut former: Former) -> Result<(), CommitError> {
-        for at in (0..count).step_by(BLOCK_VALUES) {
-            let length = BLOCK_VALUES.min(count - at);
-            self.maker.survey(length, former.block(length))?;
-        }
-        Ok(())
+        let beginning = model_file_beginning(&spec.model, &model_metadata());
+        let decoder = ModelDecoder::new(Arc::clone(&spec.model));
+        Self { decoder, writer: Writer::new(spec, maker, Sha256Hasher::new(), beginning, 0) }
     }
 
     /// Takes the next bytes of the base model. Returns the number of shared values that they complete.
     fn read(&mut self, data: &[u8]) -> Result<usize, CommitError> {
-        let Self { decoder, base, values: written, .. } = self;
+        let Self { decoder, writer } = self;
         let mut is_ordered = Ok(());
         let mut accept = |first: usize, values: &[f32]| {
-            // Stored models have their parameters in order, and the new file is written in the order of reading.
-            if first != *written + base.len() && is_ordered.is_ok() {
-                is_ordered = Err(CommitError::Order(first));
-            }
-            base.extend_from_slice(values);
+            let taken = writer.take(first, values);
+            is_ordered = std::mem::replace(&mut is_ordered, Ok(())).and(taken);
         };
         decoder.push(data, &mut accept)?;
         is_ordered?;
-        let completed = self.values..self.values + self.base.len();
-        let shared = self.parts.runs(completed).filter(|run| run.part == Part::Shared);
-        Ok(shared.map(|run| run.values.len()).sum())
-    }
-
-    /// The next bytes of the new files from the values that were read, and from the former values of the companions.
-    /// Frozen and personal parameters are copied.
-    fn make(&mut self, mut former: Former) -> Result<Pieces, CommitError> {
-        let base = std::mem::take(&mut self.base);
-        let mut pieces = Pieces { model: std::mem::take(&mut self.beginning), ..Pieces::default() };
-        // In one step: growing in several would leave as much again to the allocator.
-        pieces.model.reserve_exact(4 * base.len());
-        let (parts, start) = (Arc::clone(&self.parts), self.values);
-        for Run { part, values, first } in parts.runs(start..start + base.len()) {
-            let base = &base[values.start - start..values.end - start];
-            if part != Part::Shared {
-                pieces.model.extend(bytes(base));
-                continue;
-            }
-            for (block, first) in base.chunks(BLOCK_VALUES).zip((first..).step_by(BLOCK_VALUES)) {
-                pieces.add(&self.maker.make(block, first, former.block(block.len()))?, 4 * base.len());
-            }
-        }
-        self.values += base.len();
-        self.hasher.update(&pieces.model);
-        Ok(pieces)
+        Ok(self.writer.completed())
     }
 
     fn finish(self) -> Result<Written, CommitError> {
         self.decoder.finish()?;
-        Ok(Written { sha256: self.hasher.finish(), norms: self.maker.norms() })
+        let (hasher, norms) = self.writer.finish();
+        Ok(Written { sha256: hasher.finish(), norms })
     }
-}
-
-impl Pieces {
-    /// Appends what was made of a block. A companion takes room for so many bytes at once.
-    fn add(&mut self, made: &Made, companion_bytes: usize) {
-        self.model.extend(bytes(&made.model));
-        self.delta.extend_from_slice(&made.delta);
-        self.companions.resize_with(made.companions.len(), || Vec::with_capacity(companion_bytes));
-        for (file, values) in self.companions.iter_mut().zip(&made.companions) {
-            file.extend(bytes(values));
-        }
-    }
-}
-
-fn bytes(values: &[f32]) -> impl Iterator<Item = u8> {
-    values.iter().flat_map(|value| value.to_le_bytes())
 }
 
 #[cfg(test)]
@@ -332,7 +246,7 @@ mod tests {
     use crate::db::RoundKey;
 
     /// A job of three parameters with this server learning rate, which no job file may have, and a sum of one update.
-    fn writer(rate: f64) -> Writer {
+    fn writer(rate: f64) -> FromFile {
         let file = json!({
             "name": "n", "population": "p", "seed": 1,
             "model": { "parameters": [{ "name": "w", "shape": [3] }] },
@@ -350,20 +264,20 @@ mod tests {
             .unwrap();
         flight.dense(0, &[1.0, 0.0, 8.0]);
         flight.land();
-        Writer::new(&spec, Maker::new(sum, spec.optimizer(0, 1), None, false))
+        FromFile::new(&spec, Maker::new(sum, spec.optimizer(0, 1), None, false))
     }
 
     fn made(rate: f64, base: &[u8], piece_bytes: usize) -> Result<(Vec<u8>, Sha256Hash), CommitError> {
         let (mut writer, mut file) = (writer(rate), Vec::new());
         for piece in base.chunks(piece_bytes) {
             writer.read(piece)?;
-            file.extend(writer.make(Former::default())?.model);
+            file.extend(writer.writer.make(Former::default())?.model);
         }
         Ok((file, writer.finish()?.sha256))
     }
 
     fn file(values: [f32; 3]) -> Vec<u8> {
-        let model = Model::new(Arc::clone(writer(1.0).parts.model()), values.to_vec()).unwrap();
+        let model = Model::new(Arc::clone(writer(1.0).writer.parts().model()), values.to_vec()).unwrap();
         model_to_bytes(&model, &model_metadata())
     }
 

@@ -9,7 +9,7 @@ use tributary_engine::aggregate::Optimizer;
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::Sha256Hasher;
 use tributary_protocol::id::JobId;
-use tributary_protocol::model::Companion;
+use tributary_protocol::model::{Companion, ParameterListError};
 use tributary_protocol::safetensors::{ModelDecoder, model_file_beginning, model_metadata};
 
 use super::error::CommitError;
@@ -79,6 +79,11 @@ impl<'a> Companions<'a> {
 pub(crate) struct Former(Vec<(std::vec::IntoIter<f32>, usize)>);
 
 impl Former {
+    /// The values of each companion, with its number of values per parameter.
+    pub(crate) fn of(companions: impl IntoIterator<Item = (Vec<f32>, usize)>) -> Self {
+        Self(companions.into_iter().map(|(values, width)| (values.into_iter(), width)).collect())
+    }
+
     /// The values of the next parameters of each companion, in f64.
     pub(crate) fn block(&mut self, parameters: usize) -> Vec<Vec<f64>> {
         let next = |(values, width): &mut (std::vec::IntoIter<f32>, usize)| {
@@ -236,12 +241,8 @@ impl NewCompanion {
         companion: Companion,
         optimizer: &dyn Optimizer,
     ) -> Result<Self, CommitError> {
-        let is_own = optimizer.companions().contains(&companion);
-        let mut metadata = model_metadata();
-        metadata.extend(is_own.then(|| optimizer.notes(companion)).into_iter().flatten());
-        let parameters = spec.companion(if is_own { optimizer.width(companion) } else { 1 })?;
         let mut new = Self::empty(bench, clock, spec, (version, companion));
-        new.push(&model_file_beginning(&parameters, &metadata)).await?;
+        new.push(&beginning(spec, companion, optimizer)?).await?;
         Ok(new)
     }
 
@@ -266,6 +267,19 @@ impl NewCompanion {
         };
         Ok((Role::Made(row), staged))
     }
+}
+
+/// The header of a companion's file.
+pub(super) fn beginning(
+    spec: &JobSpec,
+    companion: Companion,
+    optimizer: &dyn Optimizer,
+) -> Result<Vec<u8>, ParameterListError> {
+    let is_own = optimizer.companions().contains(&companion);
+    let mut metadata = model_metadata();
+    metadata.extend(is_own.then(|| optimizer.notes(companion)).into_iter().flatten());
+    let parameters = spec.companion(if is_own { optimizer.width(companion) } else { 1 })?;
+    Ok(model_file_beginning(&parameters, &metadata))
 }
 
 /// A companion with one value for each shared parameter that another coordinator has made, as its file.

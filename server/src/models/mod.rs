@@ -12,6 +12,8 @@
 //! | `companion` | vectors that belong to a version, such as the optimiser's moments |
 //! | `plan` | the optimiser of a round, once it has seen the whole round |
 //! | `commit` | the next version: base model plus the optimiser's step |
+//! | `ranges` | the same range by range, each by the coordinator that has the sum of its shard |
+//! | `write` | the bytes of its files, piece by piece |
 //! | `statistics` | update statistics of a round |
 //! | `whole` | a model for an evaluation here, or for the answers of an analysis |
 //!
@@ -28,9 +30,11 @@ pub(crate) mod offer;
 pub mod places;
 pub(crate) mod plan;
 mod private;
+pub(crate) mod ranges;
 pub(crate) mod statistics;
 pub(crate) mod version;
 pub(crate) mod whole;
+mod write;
 
 use std::sync::Arc;
 

@@ -84,7 +84,7 @@ async fn files_of(tx: &mut Tx, client: &ClientRow, work: &Work, spec: &JobSpec) 
     };
     let (control, dropped_round) = carried_on(tx, client, &work.assignment, spec).await?;
     let owners = match work.round.task == Task::Train && !spec.shards.is_empty() {
-        true => tx.shard_owners(key).await?,
+        true => tx.shard_urls(key.job).await?,
         false => Vec::new(),
     };
     Ok(Files { form, deltas: unbroken(deltas), control, dropped_round, owners })

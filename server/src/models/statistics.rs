@@ -42,12 +42,9 @@ pub(super) async fn update_statistics(
     norms: MadeNorms,
 ) -> Result<RoundStatistics, StoredError> {
     let delta = Arc::new(Leading { combined: Arc::clone(combined), values: spec.shared().total() });
-    let RoundStatistics { step_norm, .. } = step_statistics(norms);
-    let shares = spec.weighing().map(|weighing| shares(&updates, &spec.discount(), weighing));
-    let diversity = shares.as_ref().and_then(|shares| diversity_of(&updates, shares, norms.mean));
-    let weights = shares.as_ref().filter(|_| diversity.is_some());
-    let effective_updates = weights.and_then(|shares| effective_number(shares.iter().map(|share| share.weight)));
-    let cosines = match (&shares, sums.get(round.key())) {
+    let statistics = norm_statistics(spec, &updates, norms);
+    let shares = shares_of(spec, &updates);
+    let cosines = match (&shares, sums.get(round.key(), None)) {
         _ if norms.mean == 0.0 => Ok(Vec::new()),
         (Some(shares), Some(sum)) => Ok(estimated_cosines(&sum, &updates, shares, norms.mean)),
         _ if is_small(updates.len() as u64, spec.update.total() as u64) => {
@@ -59,7 +56,21 @@ pub(super) async fn update_statistics(
         tracing::warn!(%error, job = %round.job, round = round.number, "the round has no cosines");
         Vec::new()
     });
-    Ok(RoundStatistics { step_norm, diversity, effective_updates, cosines })
+    Ok(RoundStatistics { cosines, ..statistics })
+}
+
+/// What follows from the norms of updates and of their mean, without another look at the updates.
+pub(super) fn norm_statistics(spec: &JobSpec, updates: &[StoredUpdate], norms: MadeNorms) -> RoundStatistics {
+    let shares = shares_of(spec, updates);
+    let diversity = shares.as_ref().and_then(|shares| diversity_of(updates, shares, norms.mean));
+    let weights = shares.as_ref().filter(|_| diversity.is_some());
+    let effective_updates = weights.and_then(|shares| effective_number(shares.iter().map(|share| share.weight)));
+    RoundStatistics { diversity, effective_updates, ..step_statistics(norms) }
+}
+
+/// What each update counts for, where the job's rule is a mean.
+fn shares_of(spec: &JobSpec, updates: &[StoredUpdate]) -> Option<Vec<Share>> {
+    spec.weighing().map(|weighing| shares(updates, &spec.discount(), weighing))
 }
 
 /// What each update counts for in a mean.

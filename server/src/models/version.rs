@@ -1,11 +1,12 @@
 //! A new model version: a set of staged bodies that one transaction stores together.
 
+use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::update::FormError;
 
 use crate::blob::{BlobError, Owner, Spool, Staged, Workbench};
-use crate::db::{ModelFileRow, Tx};
+use crate::db::{ModelFileRow, RoundRow, Tx};
 use crate::runtime::clock::Clock;
 
 /// Time that a new version may take until the transaction that stores it: an hour in milliseconds.
@@ -52,6 +53,23 @@ pub(crate) enum VersionError {
     Blob(#[from] BlobError),
     #[error(transparent)]
     Form(#[from] FormError),
+}
+
+/// The version that a round has made.
+pub(super) fn made_by(round: &RoundRow, sha256: Sha256Hash, bytes: u64, now_ms: i64) -> ModelVersion {
+    ModelVersion {
+        version: round.base_version + 1,
+        round: Some(round.number),
+        sha256,
+        bytes,
+        created_at_ms: now_ms,
+        deleted_at_ms: None,
+        accuracy: None,
+        measured_on: None,
+        loss: None,
+        best: false,
+        pinned_at_ms: None,
+    }
 }
 
 /// An empty body for a file of a version that is not stored yet.

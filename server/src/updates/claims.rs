@@ -12,10 +12,13 @@ use tributary_protocol::id::AssignmentId;
 
 use crate::runtime::lock::Locked;
 
+/// An update, or one part of it; an update in one body is part 0.
+pub(crate) type Claimed = (AssignmentId, u16);
+
 /// The claims of all updates in flight.
 #[derive(Debug, Default)]
 pub struct Claims {
-    places: Mutex<HashMap<AssignmentId, Place>>,
+    places: Mutex<HashMap<Claimed, Place>>,
 }
 
 #[derive(Debug)]
@@ -32,7 +35,7 @@ struct Place {
 #[derive(Debug)]
 pub struct Claim {
     claims: Arc<Claims>,
-    assignment: AssignmentId,
+    claimed: Claimed,
     superseded: CancellationToken,
     /// Whether another request had the claim before and was asked to stop.
     replaces: bool,
@@ -42,10 +45,10 @@ pub struct Claim {
 impl Claims {
     /// Claims an assignment. The request that had the claim is asked to stop, and has stopped when this returns. None
     /// when a newer claim replaced this one meanwhile.
-    pub async fn claim(self: &Arc<Self>, assignment: AssignmentId) -> Option<Claim> {
+    pub async fn claim(self: &Arc<Self>, claimed: Claimed) -> Option<Claim> {
         let (turn, superseded, replaces) = {
             let mut places = self.lock();
-            let place = places.entry(assignment).or_insert_with(|| Place {
+            let place = places.entry(claimed).or_insert_with(|| Place {
                 turn: Arc::default(),
                 newest: CancellationToken::new(),
                 claims: 0,
@@ -56,7 +59,7 @@ impl Claims {
             (Arc::clone(&place.turn), place.newest.clone(), place.claims > 1)
         };
         // Created first, so that it is removed even if the caller is cancelled while it waits.
-        let mut claim = Claim { claims: Arc::clone(self), assignment, superseded, replaces, turn: None };
+        let mut claim = Claim { claims: Arc::clone(self), claimed, superseded, replaces, turn: None };
         tokio::select! {
             biased;
             () = claim.superseded.cancelled() => return None,
@@ -65,7 +68,7 @@ impl Claims {
         Some(claim)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<AssignmentId, Place>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Claimed, Place>> {
         self.places.locked()
     }
 }
@@ -86,10 +89,10 @@ impl Drop for Claim {
     fn drop(&mut self) {
         self.turn = None;
         let mut places = self.claims.lock();
-        if let Some(place) = places.get_mut(&self.assignment) {
+        if let Some(place) = places.get_mut(&self.claimed) {
             place.claims -= 1;
             if place.claims == 0 {
-                places.remove(&self.assignment);
+                places.remove(&self.claimed);
             }
         }
     }
@@ -99,8 +102,8 @@ impl Drop for Claim {
 mod tests {
     use super::*;
 
-    fn id(number: u8) -> AssignmentId {
-        AssignmentId::from_random([number; 16])
+    fn id(number: u8) -> Claimed {
+        (AssignmentId::from_random([number; 16]), 0)
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ use tributary_protocol::update::{DeltaSink, UpdateError, UpdateLimits};
 use super::decoding::Decoding;
 use super::partial::SumFolding;
 use super::sums::Flight;
-use crate::blob::{BlobError, Replay};
+use crate::blob::{BlobError, Reader, Replay};
 use crate::metrics::Metrics;
 use crate::runtime::offload::Cores;
 use crate::services::Services;
@@ -148,6 +148,34 @@ impl Folding {
                 tracing::warn!(%error, "an update could not be subtracted from its sum; the sum will be rebuilt");
             }
         }
+    }
+}
+
+/// Subtracts a stored part from its sum. If it cannot be read, the sum becomes invalid.
+pub(super) async fn take_stored(
+    services: &Services,
+    spec: &Arc<JobSpec>,
+    base_version: u32,
+    flight: Flight,
+    mut body: Reader<'_>,
+) {
+    let sink = Take { flight, values: 0 };
+    let mut taking = Decoding::new(spec, base_version, spec.update_limits(), &services.cores, sink);
+    loop {
+        match body.next().await {
+            Ok(Some(data)) => {
+                if let Err(error) = taking.push(&data).await {
+                    return tracing::error!(%error, "a stored part could not be subtracted; its sum will be rebuilt");
+                }
+            }
+            Ok(None) => break,
+            Err(error) => {
+                return tracing::warn!(%error, "a stored part could not be subtracted; its sum will be rebuilt");
+            }
+        }
+    }
+    if taking.finish().is_ok() {
+        taking.into_sink().0.flight.leave();
     }
 }
 

@@ -8,6 +8,7 @@
 //! | [`sums`] | the running sums of open rounds |
 //! | `decoding` | decodes an update in turns, so that no thread is kept for long |
 //! | `fold` | decodes an update in flight into its sum, and out of it |
+//! | `parts` | parts in the sum of a shard whose updates never became whole |
 //! | `partial` | the sums of relays, as bodies |
 //! | [`stored`] | the one reader of accepted updates |
 //! | `rebuild` | adds what a sum lacks from the stored updates |
@@ -18,6 +19,7 @@ mod decoding;
 pub(crate) mod figures;
 pub(crate) mod fold;
 pub(crate) mod partial;
+pub(crate) mod parts;
 pub(crate) mod rebuild;
 pub mod stored;
 pub mod sums;

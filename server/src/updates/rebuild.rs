@@ -41,6 +41,9 @@ pub(crate) async fn fold_missing(
     // A second task that arrives here finds everything added, instead of reading it again.
     let _turn = sum.turn().lock_owned().await;
     let mut missing = accepted(&services.db, spec, round).await?;
+    if spec.shard.is_some() {
+        sum.count_whole(&missing.iter().map(|update| update.assignment).collect());
+    }
     missing.retain(|update| !sum.has(update.assignment));
     let updates = missing.len();
     let (partial, missing): (Vec<_>, Vec<_>) = missing.into_iter().partition(|update| update.is_sum);

@@ -1,5 +1,6 @@
 //! The one reader of accepted updates. Folding, statistics and rules that need every update are sinks.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -13,7 +14,7 @@ use tributary_protocol::update::{DeltaSink, UpdateError};
 
 use super::decoding::Decoding;
 use super::partial;
-use crate::blob::{BlobError, update_key};
+use crate::blob::{BlobError, part_key, update_key};
 use crate::db::{AcceptedRow, Db, DbError, RoundRow};
 use crate::services::Services;
 
@@ -44,7 +45,8 @@ pub struct StoredUpdate {
     pub staleness: u32,
     /// What rules know of it before they read it; its weight is discounted by its staleness.
     pub facts: Facts,
-    sha256: Sha256Hash,
+    /// Name and hash of its body.
+    body: (String, Sha256Hash),
     /// Whether it is the sum of a relay.
     pub is_sum: bool,
 }
@@ -56,14 +58,26 @@ impl StoredUpdate {
         let row_of_code = spec.file.coded.as_ref().and_then(|coded| row.row(coded.parts.len()));
         let facts = Facts { figures, weight, enrolment: row.number, row: row_of_code };
         let (base_version, is_sum) = (row.base_version, row.is_sum);
-        Ok(Self { assignment: row.id, base_version, staleness, facts, sha256: row.sha256()?, is_sum })
+        let body = (update_key(row.id), row.sha256()?);
+        Ok(Self { assignment: row.id, base_version, staleness, facts, body, is_sum })
     }
 }
 
-/// The accepted updates of a round, in the order of their assignments' ids.
+/// The accepted updates of a round, in the order of their assignments' ids. Those of a shard have the bodies of their
+/// parts.
 pub(crate) async fn accepted(db: &Db, spec: &JobSpec, round: &RoundRow) -> Result<Vec<StoredUpdate>, DbError> {
-    let rows = db.read().await?.accepted_updates(round.key()).await?;
-    rows.iter().map(|row| StoredUpdate::of(row, spec, round)).collect()
+    let mut tx = db.read().await?;
+    let rows = tx.accepted_updates(round.key()).await?;
+    let mut updates = rows.iter().map(|row| StoredUpdate::of(row, spec, round)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(shard) = &spec.shard {
+        let hashes: HashMap<_, _> = tx.part_hashes(round.key(), shard.number).await?.into_iter().collect();
+        for update in &mut updates {
+            let id = update.assignment;
+            let lacks = || DbError::Corrupt(format!("{id} has no part {}", shard.number));
+            update.body = (part_key(id, shard.number), *hashes.get(&id).ok_or_else(lacks)?);
+        }
+    }
+    Ok(updates)
 }
 
 /// Reads updates, several at a time, each into a sink of its own. Returns the results of `done` for the sinks, in the
@@ -113,7 +127,7 @@ pub(crate) async fn sum_into<S: IntegerSink>(
     let unreadable = |source| StoredError::Sum { assignment, source };
     let updates = update.facts.figures.contribution.updates;
     let mut decoder = partial::decoder(spec, update.base_version, updates);
-    let mut body = services.blobs.reader(&services.db, update_key(assignment), update.sha256).await?;
+    let mut body = services.blobs.reader(&services.db, update.body.0.clone(), update.body.1).await?;
     while let Some(data) = body.next().await? {
         decoder.read(&data, &mut sink).map_err(unreadable)?;
         tokio::task::yield_now().await;
@@ -131,7 +145,7 @@ async fn read_into<S: DeltaSink + Send + 'static>(
     let assignment = update.assignment;
     let unreadable = |source| StoredError::Update { assignment, source };
     let mut decoding = Decoding::new(spec, update.base_version, spec.update_limits(), &services.cores, sink);
-    let mut body = services.blobs.reader(&services.db, update_key(assignment), update.sha256).await?;
+    let mut body = services.blobs.reader(&services.db, update.body.0.clone(), update.body.1).await?;
     while let Some(data) = body.next().await? {
         decoding.push(&data).await.map_err(unreadable)?;
         if decoding.sink().is_full() {

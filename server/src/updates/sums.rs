@@ -23,8 +23,11 @@ use crate::runtime::lock::Locked;
 /// The sums of all open rounds.
 #[derive(Debug, Default)]
 pub struct Sums {
-    rounds: Mutex<HashMap<RoundKey, SharedSum>>,
+    rounds: Mutex<HashMap<SumKey, SharedSum>>,
 }
+
+/// A round, and the shard of its job that a sum is of.
+type SumKey = (RoundKey, Option<u16>);
 
 /// One round's sum, shared by the tasks that add to it.
 pub type SharedSum = Arc<RoundSum>;
@@ -43,10 +46,14 @@ pub struct RoundSum {
     ended: Notify,
     closing: CancellationToken,
     turn: Arc<tokio::sync::Mutex<()>>,
+    /// Whether it adds parts of updates, which count once all parts of an update have come.
+    is_of_shard: bool,
 }
 
 #[derive(Debug, Default)]
 struct Members {
+    /// Parts in the sum whose updates are not whole, as far as this sum knows.
+    parked: HashMap<AssignmentId, (Share, Contribution)>,
     /// Assignments whose updates are in the sum or in flight.
     assignments: HashSet<AssignmentId>,
     /// Updates of these assignments.
@@ -69,12 +76,14 @@ pub struct Flight {
     sketch: Option<Sketch>,
     touched: bool,
     ended: bool,
+    /// Whether it is a part, which stays in the sum uncounted when it lands.
+    parks: bool,
 }
 
 impl Sums {
-    /// The sum of a round, if there is a valid one.
-    pub fn get(&self, round: RoundKey) -> Option<SharedSum> {
-        lock(&self.rounds).get(&round).filter(|sum| !sum.is_invalid()).cloned()
+    /// The sum of a round, or of a shard of it, if there is a valid one.
+    pub fn get(&self, round: RoundKey, shard: Option<u16>) -> Option<SharedSum> {
+        lock(&self.rounds).get(&(round, shard)).filter(|sum| !sum.is_invalid()).cloned()
     }
 
     /// Opens an empty sum for a round that has none, or whose sum is invalid. Only the driver opens sums and forgets
@@ -86,28 +95,37 @@ impl Sums {
     /// The sum of a round, opened if need be.
     pub fn get_or_open(&self, round: RoundKey, spec: &JobSpec) -> SharedSum {
         let mut rounds = lock(&self.rounds);
-        match rounds.get(&round) {
+        match rounds.get(&(round, spec.shard_number())) {
             Some(sum) if !sum.is_invalid() => Arc::clone(sum),
             _ => {
                 let sketched = spec.seed().derive(round.task.as_str(), round.number.into()).derive("sketch", 0);
-                let sketch = Sketch::new(spec.shared().total(), spec.caps.updates_max, sketched);
+                // No coordinator has the whole updates of a job with shards.
+                let sketch = match spec.shard {
+                    None => Sketch::new(spec.shared().total(), spec.caps.updates_max, sketched),
+                    Some(_) => None,
+                };
                 let sum = Arc::new(RoundSum { sketch, ..RoundSum::weighed(spec, spec.weighing()) });
-                rounds.insert(round, Arc::clone(&sum));
+                rounds.insert((round, spec.shard_number()), Arc::clone(&sum));
                 sum
             }
         }
     }
 
-    /// Forgets the sums of a job that another coordinator drives. Updates in flight here are still accepted.
-    pub fn forget_job(&self, job: JobId) {
-        lock(&self.rounds).retain(|round, _| round.job != job);
+    /// Forgets the sums of a job that are others', but for those of these rounds and shards. Updates in flight here are
+    /// still accepted.
+    pub fn keep_of_job(&self, job: JobId, keeps: impl Fn(RoundKey, Option<u16>) -> bool) {
+        lock(&self.rounds).retain(|(round, shard), _| round.job != job || keeps(*round, *shard));
     }
 
-    /// Forgets the sum of a round that has ended, and stops the updates in flight.
+    /// Forgets the sums of a round that has ended, and stops the updates in flight.
     pub fn forget(&self, round: RoundKey) {
-        if let Some(sum) = lock(&self.rounds).remove(&round) {
-            sum.closing.cancel();
-        }
+        lock(&self.rounds).retain(|(other, _), sum| {
+            let is_kept = *other != round;
+            if !is_kept {
+                sum.closing.cancel();
+            }
+            is_kept
+        });
     }
 }
 
@@ -130,6 +148,7 @@ impl RoundSum {
             ended: Notify::new(),
             closing: CancellationToken::new(),
             turn: Arc::default(),
+            is_of_shard: spec.shard.is_some(),
         }
     }
 
@@ -147,7 +166,10 @@ impl RoundSum {
         if self.closing.is_cancelled() {
             return Ok(None);
         }
-        let flight = self.begin_stored(assignment, contribution, staleness)?;
+        let mut flight = self.begin_stored(assignment, contribution, staleness)?;
+        if let Some(flight) = &mut flight {
+            flight.parks = self.is_of_shard;
+        }
         // `close` cancels before it counts flights, and this checks after it was counted: one of the two sees the
         // other.
         if self.closing.is_cancelled() {
@@ -182,7 +204,7 @@ impl RoundSum {
         members.updates += contribution.updates;
         members.in_flight += 1;
         let (sum, sketch) = (Arc::clone(self), self.sketch.clone());
-        Ok(Some(Flight { sum, assignment, share, contribution, sketch, touched: false, ended: false }))
+        Ok(Some(Flight { sum, assignment, share, contribution, sketch, touched: false, ended: false, parks: false }))
     }
 
     /// Stops taking arriving updates, and waits until each update in flight was acknowledged or subtracted again. Their
@@ -218,6 +240,32 @@ impl RoundSum {
     pub(crate) fn sketches(&self, updates: impl IntoIterator<Item = AssignmentId>) -> Option<Vec<Sketch>> {
         let members = lock(&self.members);
         updates.into_iter().map(|update| members.sketches.get(&update).cloned()).collect()
+    }
+
+    /// Counts the parts of these updates, which are whole. Returns the assignments of the others that have parts in the
+    /// sum.
+    pub(crate) fn count_whole(&self, whole: &HashSet<AssignmentId>) -> Vec<AssignmentId> {
+        let mut members = lock(&self.members);
+        let mut others = Vec::new();
+        for (assignment, parked) in std::mem::take(&mut members.parked) {
+            if !whole.contains(&assignment) {
+                others.push(assignment);
+                members.parked.insert(assignment, parked);
+            } else if self.accumulator.count(parked.1).is_err() {
+                // Its place was reserved when it began.
+                members.invalid = true;
+            }
+        }
+        others
+    }
+
+    /// The flight of a part in the sum, so that it can be taken out.
+    pub(crate) fn unpark(self: &Arc<Self>, assignment: AssignmentId) -> Option<Flight> {
+        let mut members = lock(&self.members);
+        let (share, contribution) = members.parked.remove(&assignment)?;
+        members.in_flight += 1;
+        let sum = Arc::clone(self);
+        Some(Flight { sum, assignment, share, contribution, sketch: None, touched: true, ended: false, parks: false })
     }
 
     /// Whether updates are added to it when they arrive.
@@ -283,11 +331,23 @@ impl Flight {
         self.sum.accumulator.take_sparse(first, indices, values, self.share.weight);
     }
 
-    /// Counts the update: it is acknowledged, and all of it is in the sum.
+    /// Counts the update: it is acknowledged, and all of it is in the sum. A part is counted once its update is whole.
     pub fn land(mut self) {
+        if self.parks {
+            return self.park();
+        }
         let counts = self.sum.accumulator.count(self.contribution).is_ok();
         // Its place was reserved when it began, so counting cannot fail; if it does, the sum cannot be trusted.
         self.end(counts, !counts);
+    }
+
+    fn park(mut self) {
+        self.ended = true;
+        let mut members = lock(&self.sum.members);
+        members.in_flight -= 1;
+        members.parked.insert(self.assignment, (self.share, self.contribution));
+        drop(members);
+        self.sum.ended.notify_waiters();
     }
 
     /// Ends the flight of an update that has no values in the sum.

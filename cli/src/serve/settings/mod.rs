@@ -163,6 +163,10 @@ struct ServeSettings {
     /// restarts with the same name has its jobs back at once.
     #[arg(long, env = "TRIBUTARY_NODE", value_name = "NAME")]
     node: Option<Name>,
+    /// The address at which clients reach this one of several coordinators, for the parts of updates in jobs with shards
+    /// [default: clients send all parts to the coordinator that they know].
+    #[arg(long, env = "TRIBUTARY_NODE_URL", value_name = "URL")]
+    node_url: Option<HttpUrl>,
     /// How long the jobs of a dead coordinator wait until another one drives them (10s, 1min) [default: 10s].
     #[arg(long, env = "TRIBUTARY_LEASE", value_name = "DURATION")]
     lease: Option<HumanDuration>,
@@ -296,6 +300,7 @@ impl ServeArgs {
                 }
                 .settings()?,
                 node: settings.node,
+                node_url: settings.node_url.map(|url| url.url().as_str().trim_end_matches('/').to_owned()),
                 lease: settings.lease.map_or(defaults.lease, HumanDuration::duration),
                 upload_memory: settings.upload_memory.map_or(defaults.upload_memory, |UploadMemory(bytes)| bytes),
                 metrics: settings.metrics.unwrap_or_default().into(),
@@ -440,6 +445,7 @@ impl ServeSettings {
             oidc_groups_claim: self.oidc_groups_claim.or(file.oidc_groups_claim),
             oidc_roles: self.oidc_roles.or(file.oidc_roles),
             node: self.node.or(file.node),
+            node_url: self.node_url.or(file.node_url),
             lease: self.lease.or(file.lease),
             upload_memory: self.upload_memory.or(file.upload_memory),
             connections_max: self.connections_max.or(file.connections_max),

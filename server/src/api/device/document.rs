@@ -33,7 +33,7 @@ pub(in crate::api) fn part() -> Part {
 
 /// The calls of an enrolled client.
 fn own() -> Vec<Call> {
-    [work(), updates(), sums(), groups(), rings(), reports()].into_iter().flatten().collect()
+    [work(), updates(), parts(), sums(), groups(), rings(), reports()].into_iter().flatten().collect()
 }
 
 /// What a client asks for.
@@ -121,6 +121,30 @@ fn updates() -> Vec<Call> {
             .nothing(204, "This part is stored; `Upload-Offset` says where to go on."),
         head("/assignments/{assignment}/update", "uploadOffset", "How much of an update is here.")
             .nothing(204, "`Upload-Offset` says where to go on, `Upload-Complete: ?1` that it has counted."),
+    ]
+}
+
+/// A job with shards takes the parts of an update in any order, at any of its coordinators.
+fn parts() -> Vec<Call> {
+    const PATH: &str = "/assignments/{assignment}/parts/{part}";
+    vec![
+        put(PATH, "sendPart", "Sends a part of an update in a job with shards; the same bytes again are no error.")
+            .query::<UpdateQuery>()
+            .header("Repr-Digest", DIGEST)
+            .header("Upload-Complete", "`?0` when the part does not end with this body.")
+            .takes_raw(BYTES)
+            .answers::<ReportAccepted>(200, "It is stored; the update counts once all its parts are.")
+            .nothing(204, "This much is stored; `Upload-Offset` says where to go on."),
+        patch(PATH, "resumePart", "Goes on with a part that broke off.")
+            .query::<UpdateQuery>()
+            .header("Repr-Digest", DIGEST)
+            .header("Upload-Offset", "Where in the part this body begins, in bytes.")
+            .header("Upload-Complete", "`?1` when the part ends with this body, else `?0`.")
+            .takes_raw(PARTIAL_UPLOAD)
+            .answers::<ReportAccepted>(200, "It is whole and stored.")
+            .nothing(204, "This much is stored; `Upload-Offset` says where to go on."),
+        head(PATH, "partOffset", "How much of a part is here.")
+            .nothing(204, "`Upload-Offset` says where to go on, `Upload-Complete: ?1` that it is whole."),
     ]
 }
 

@@ -54,6 +54,10 @@ pub(super) fn routes() -> Router<Arc<App>> {
             "/assignments/{id}/update",
             put(update::put_update).patch(update::patch_update).head(update::upload_offset),
         )
+        .route(
+            "/assignments/{id}/parts/{part}",
+            put(update::put_part).patch(update::patch_part).head(update::part_offset),
+        )
         .route("/assignments/{id}/sum", put(update::put_sum).patch(update::patch_sum).head(update::sum_offset))
         .route("/assignments/{id}/group", put(group::join))
         .route("/assignments/{id}/group/shares", put(group::put_shares))

@@ -87,7 +87,7 @@ pub(super) async fn put_evaluation(
         below: None,
     };
     let (client_id, task) = (client.id, Task::Evaluate);
-    let mut submission = Submission { client: client_id, job, assignment: id, task, report, body: None };
+    let mut submission = Submission { client: client_id, job, assignment: id, task, report, body: None, part: None };
     let accepted = app.updates.acceptance.accept(&app, &mut submission).await;
     if let Err(Refusal::Misfit(error)) = accepted {
         return Err(reject(&app, &client, (id, Task::Evaluate), &error.to_string()).await?);
@@ -126,7 +126,7 @@ pub(super) async fn put_description(
         below: None,
     };
     let (client_id, task) = (client.id, Task::Describe);
-    let mut submission = Submission { client: client_id, job, assignment: id, task, report, body: None };
+    let mut submission = Submission { client: client_id, job, assignment: id, task, report, body: None, part: None };
     let accepted = app.updates.acceptance.accept(&app, &mut submission).await;
     or_refused(&app, &client, accepted).await?.tell(&app.signals);
     report_accepted(&app, &client, RetryReason::Reported).await
@@ -295,7 +295,7 @@ pub(super) async fn refused(app: &App, client: &ClientRow, refusal: Refusal) -> 
         Refusal::WrongTask { .. } => ProblemType::WrongState,
         Refusal::Rejected(_) => ProblemType::UpdateRejected,
         Refusal::Conflict(_) => ProblemType::UpdateConflict,
-        Refusal::Misfit(_) | Refusal::Sums(_) => ProblemType::UpdateRejected,
+        Refusal::Misfit(_) | Refusal::Sums(_) | Refusal::Unfit(_) => ProblemType::UpdateRejected,
         Refusal::OtherForm(_) | Refusal::NoGroup(_) => ProblemType::WrongState,
         Refusal::Message(_) => ProblemType::Malformed,
         Refusal::GroupPassed(_) | Refusal::GroupFailed(_) => {

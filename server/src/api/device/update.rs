@@ -46,6 +46,28 @@ pub(super) async fn patch_update(
     receive(&app, client, id, Told::Update(query), resumes(&headers)?, body).await
 }
 
+pub(super) async fn put_part(
+    State(app): State<Arc<App>>,
+    Device(client): Device,
+    Path((id, part)): Path<(AssignmentId, u16)>,
+    Query(query): Query<UpdateQuery>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer<Response> {
+    receive(&app, client, id, Told::Part(part, query), begins(&headers)?, body).await
+}
+
+pub(super) async fn patch_part(
+    State(app): State<Arc<App>>,
+    Device(client): Device,
+    Path((id, part)): Path<(AssignmentId, u16)>,
+    Query(query): Query<UpdateQuery>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer<Response> {
+    receive(&app, client, id, Told::Part(part, query), resumes(&headers)?, body).await
+}
+
 /// A masked update says nothing of itself outside of its body.
 pub(super) async fn put_masked(
     State(app): State<Arc<App>>,
@@ -122,6 +144,14 @@ pub(super) async fn upload_offset(
     offset_of(&app, &client, id, Form::Update).await
 }
 
+pub(super) async fn part_offset(
+    State(app): State<Arc<App>>,
+    Device(client): Device,
+    Path((id, part)): Path<(AssignmentId, u16)>,
+) -> Answer<Response> {
+    offset_of(&app, &client, id, Form::Part(part)).await
+}
+
 pub(super) async fn masked_offset(
     State(app): State<Arc<App>>,
     Device(client): Device,
@@ -160,6 +190,8 @@ async fn receive(
     announced: Announced,
     body: Body,
 ) -> Answer<Response> {
+    // Once for an update, whatever it comes in.
+    let is_counted = !matches!(told, Told::Part(1.., _));
     let upload = Upload {
         services: app.services.clone(),
         updates: Arc::clone(&app.updates),
@@ -173,7 +205,9 @@ async fn receive(
     let received = tokio::spawn(upload.receive(Box::pin(body)).in_current_span()).await.map_err(ApiError::internal)?;
     match received {
         Ok(Uploaded::Accepted) => {
-            app.fleet.updates.count(app.clock.now_ms());
+            if is_counted {
+                app.fleet.updates.count(app.clock.now_ms());
+            }
             Ok(report_accepted(app, &client, RetryReason::Reported).await?.into_response())
         }
         Ok(Uploaded::Partly { bytes }) => Ok(progress(Some(bytes), false)),

@@ -22,8 +22,8 @@ use crate::api::story::software::unable;
 use crate::api::story::tables::other_tables;
 use crate::app::App;
 use crate::devices::ClientAuth;
-use crate::lifecycle::budget;
 use crate::lifecycle::jobs::JobRefusal;
+use crate::lifecycle::{budget, shards};
 use crate::masking::certificates::check_cas;
 use crate::runtime::offload::blocking;
 use tributary_engine::job::{JobSpec, SpecError};
@@ -104,6 +104,10 @@ pub(super) async fn resolved(app: &App, mut file: JobFile) -> Answer<JobFile> {
         let by_certificate = app.devices.client_auth == ClientAuth::Certificate;
         let signs = by_certificate || secure.peers_ca.is_some();
         secure.trust.get_or_insert(if signs { GroupTrust::Signed } else { GroupTrust::Honest });
+    }
+    if file.aggregation.shards.is_some() {
+        let (mut tx, now_ms) = (app.db.look().await?, app.clock.now_ms());
+        file.aggregation.settle_shards(shards::alive(app, &mut tx, now_ms).await?.len());
     }
     if file.privacy.is_none() {
         return Ok(file);

@@ -153,7 +153,7 @@ pub(super) async fn attach_scalars(tx: &mut Tx, job: JobId, rounds: &mut [Round]
 
 /// Number of updates in the round's running sum; none where the job's rule keeps none.
 fn folded(app: &App, round: RoundKey) -> Option<u32> {
-    let sum = app.updates.sums.get(round).filter(|sum| sum.is_kept())?;
+    let sum = app.updates.sums.get(round, None).filter(|sum| sum.is_kept())?;
     Some(sum.updates())
 }
 

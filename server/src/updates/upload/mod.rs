@@ -29,13 +29,16 @@ use tributary_protocol::traffic::Traffic;
 use tributary_protocol::update::UpdateLimits;
 
 use super::Updates;
-use super::claims::Claim;
+use super::claims::{Claim, Claimed};
 use super::figures::{Training, check_loss};
 use super::fold::Measured;
 use crate::blob::Staged;
-use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, Below, DbError, Report, RoundRow, masked_key, update_key};
+use crate::db::{
+    AssignmentRow, BLOB_CHUNK_BYTES, Below, DbError, PartRow, Report, RoundRow, masked_key, part_key, update_key,
+};
 use crate::lifecycle::acceptance::{Accepted, Submission};
 use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
+use crate::lifecycle::parts::NewPart;
 use crate::services::Services;
 pub(crate) use body::Body;
 use body::{Stops, piece};
@@ -90,6 +93,8 @@ pub(crate) struct Upload {
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
     Update(UpdateQuery),
+    /// The part of this number, which says the figures of the whole update.
+    Part(u16, UpdateQuery),
     /// A masked update has its figures in its slots.
     Masked,
     /// The sum of a relay.
@@ -100,6 +105,7 @@ impl Told {
     fn form(&self) -> Form {
         match self {
             Self::Update(_) => Form::Update,
+            Self::Part(part, _) => Form::Part(*part),
             Self::Masked => Form::Masked,
             Self::Sum(_) => Form::Sum,
         }
@@ -110,14 +116,22 @@ impl Told {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Update,
+    Part(u16),
     Masked,
     Sum,
+}
+
+impl Form {
+    /// The number of the body among those of its update.
+    fn part(self) -> u16 {
+        if let Self::Part(part) = self { part } else { 0 }
+    }
 }
 
 /// The result of a request that is not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uploaded {
-    /// The update is stored and will be counted, exactly once.
+    /// The update is stored and will be counted, exactly once; or a part of it is.
     Accepted,
     /// The update is not complete; this many bytes of it are stored.
     Partly { bytes: u64 },
@@ -132,6 +146,8 @@ struct Target {
     group: Option<Group>,
     /// Of the sum that a group has agreed on.
     agreed: Option<Sha256Hash>,
+    /// The hash of this part, if it has come.
+    part: Option<Sha256Hash>,
 }
 
 impl Target {
@@ -159,8 +175,13 @@ impl Target {
             (false, false) if spec.file.group.is_some() && tx.ring_star(round.key()).await?.is_none() => {
                 return Err(Refusal::OtherForm("the members of this round add up among themselves").into());
             }
-            (false, false) => {}
+            (false, false) => spec = of_part(spec, form)?,
         }
+        let part = match form {
+            Form::Part(number) => tx.parts(id).await?.into_iter().find(|part| part.part == number),
+            Form::Update | Form::Masked | Form::Sum => None,
+        };
+        let part = part.map(|part| part.sha256);
         // A relay has opened the sums of its groups itself.
         let group = match assignment.is_sum() {
             true => None,
@@ -170,7 +191,7 @@ impl Target {
             true => tx.ring_attempt_of(id).await?.and_then(|attempt| attempt.sha256()),
             false => None,
         };
-        Ok(Self { assignment, round, spec, group, agreed })
+        Ok(Self { assignment, round, spec, group, agreed, part })
     }
 
     /// When the assignment no longer takes an update.
@@ -193,7 +214,10 @@ impl Target {
     fn key(&self) -> String {
         match &self.group {
             Some(_) => masked_key(self.assignment.id),
-            None => update_key(self.assignment.id),
+            None => match &self.spec.shard {
+                Some(shard) => part_key(self.assignment.id, shard.number),
+                None => update_key(self.assignment.id),
+            },
         }
     }
 
@@ -215,7 +239,7 @@ impl Target {
     fn has_reported(&self) -> bool {
         match &self.group {
             Some(group) => group.body.is_some(),
-            None => self.assignment.state == AssignmentState::Reported,
+            None => self.part.is_some() || self.assignment.state == AssignmentState::Reported,
         }
     }
 }
@@ -250,7 +274,7 @@ impl Upload {
     }
 
     async fn claim(&self, until_ms: i64) -> Result<Claim, UploadRefusal> {
-        claim(&self.services, &self.updates, self.id, until_ms).await
+        claim(&self.services, &self.updates, (self.id, self.told.form().part()), until_ms).await
     }
 
     async fn target(&self) -> Result<Target, UploadRefusal> {
@@ -260,7 +284,8 @@ impl Upload {
     /// Checks the figures that come with the update.
     fn check_figures(&self, Target { assignment, spec, .. }: &Target) -> Result<(), String> {
         match &self.told {
-            Told::Update(UpdateQuery { weight, steps, loss, .. }) => {
+            Told::Update(UpdateQuery { weight, steps, loss, .. })
+            | Told::Part(_, UpdateQuery { weight, steps, loss, .. }) => {
                 Training { weight: *weight, steps: *steps, loss: *loss }.check(assignment, spec)
             }
             Told::Masked => Ok(()),
@@ -290,7 +315,7 @@ impl Upload {
     /// What the update adds to the count and weight of its round; for a sum, what its body says.
     fn contribution(&self, sum: Option<Contribution>) -> Contribution {
         let examples = match &self.told {
-            Told::Update(query) => Weight::examples(query.weight),
+            Told::Update(query) | Told::Part(_, query) => Weight::examples(query.weight),
             Told::Masked => Weight::default(),
             Told::Sum(query) => Weight::of_examples(query.examples).unwrap_or_default(),
         };
@@ -303,6 +328,7 @@ impl Upload {
         let contribution = self.contribution(sum);
         let (work_ms, told) = match &self.told {
             Told::Update(UpdateQuery { loss, steps, metrics, train_ms, .. })
+            | Told::Part(_, UpdateQuery { loss, steps, metrics, train_ms, .. })
             | Told::Sum(SumQuery { loss, steps, metrics, train_ms, .. }) => (*train_ms, Some((loss, steps, metrics))),
             Told::Masked => (0, None),
         };
@@ -324,7 +350,7 @@ impl Upload {
             times: received.times,
             below: match &self.told {
                 &Told::Sum(SumQuery { bytes_below: bytes, round_trip_ms, .. }) => Some(Below { bytes, round_trip_ms }),
-                Told::Update(_) | Told::Masked => None,
+                Told::Update(_) | Told::Part(..) | Told::Masked => None,
             },
         }
     }
@@ -350,12 +376,28 @@ impl Upload {
 
     /// Stores an accepted update in its round, if that takes updates now.
     async fn accept_now(&self, submission: &mut Submission) -> Result<Accepted, Refusal> {
-        self.updates.acceptance.accept(&self.services, submission).await
+        let accepted = self.updates.acceptance.accept(&self.services, submission).await;
+        let Err(Refusal::Unfit(reason)) = accepted else { return accepted };
+        let (row, round) =
+            assignments::find(&mut self.services.db.read().await?, self.client, self.id, Some(Task::Train)).await?;
+        let reason = assignments::kept_reason(&round, reason);
+        let state = AssignmentState::Rejected;
+        assignments::end(&self.services, &row, state, &reason, Received::default()).await?;
+        Err(Refusal::Rejected(reason))
     }
 
     fn submission(&self, target: &Target, report: Report, body: Option<Staged>) -> Submission {
         let (client, job, assignment) = (self.client, target.round.job, self.id);
-        Submission { client, job, assignment, task: Task::Train, report, body }
+        let part = target.spec.shard.as_ref().map(|shard| NewPart {
+            row: PartRow {
+                part: shard.number,
+                sha256: report.sha256,
+                weight: report.figures.contribution.weight.whole_examples(),
+                squares: report.figures.norm.unwrap_or(0.0).powi(2),
+            },
+            count: shard.count,
+        });
+        Submission { client, job, assignment, task: Task::Train, report, body, part }
     }
 
     /// Rejects a malformed update: its assignment ends.
@@ -444,6 +486,11 @@ impl Upload {
         // Of an update that resumes, this body is only the end: its announced hash stands for the whole.
         let announced = self.announced.digest.filter(|_| self.announced.offset.is_some());
         let sha256 = announced.unwrap_or_else(|| hasher.finish());
+        if target.spec.shard.is_some() {
+            // The hashes of parts are forgotten with their round.
+            let is_same = target.part.is_none_or(|part| part == sha256);
+            return if is_same { Ok(Uploaded::Accepted) } else { Err(Refusal::Conflict(self.id).into()) };
+        }
         if let Some(group) = &target.group {
             let is_same = group.body == Some(sha256);
             return if is_same { Ok(Uploaded::Accepted) } else { Err(Refusal::Conflict(self.id).into()) };
@@ -468,29 +515,36 @@ pub(crate) async fn offset(
         return Ok(None);
     }
     target.require_open(services).await?;
-    let _claim = claim(services, updates, id, target.until_ms()).await?;
+    let _claim = claim(services, updates, (id, form.part()), target.until_ms()).await?;
     if Target::find(services, client, id, form).await?.has_reported() {
         return Ok(None);
     }
     // A power failure may undo it, since it ends the requests as well; so asking costs no sync.
     let mut tx = services.db.begin_losable().await?;
-    let upload = tx.take_upload(id).await?;
+    let upload = tx.take_upload(id, form.part()).await?;
     tx.commit().await?;
     Ok(Some(upload.map_or((0, None), |upload| (upload.bytes, upload.sha256()))))
 }
 
 /// The right to send this update or to ask for its offset. The request that had it before is stopped.
-async fn claim(
-    services: &Services,
-    updates: &Updates,
-    id: AssignmentId,
-    until_ms: i64,
-) -> Result<Claim, UploadRefusal> {
+async fn claim(services: &Services, updates: &Updates, id: Claimed, until_ms: i64) -> Result<Claim, UploadRefusal> {
     let claimed = tokio::select! {
         claimed = updates.claims.claim(id) => claimed,
         stop = Stops::new(services, until_ms).first() => return Err(UploadRefusal::Stopped(stop)),
     };
     claimed.ok_or(UploadRefusal::Stopped(Stop::Superseded))
+}
+
+/// The spec of the body: that of its shard, where updates come in parts.
+fn of_part(spec: Arc<JobSpec>, form: Form) -> Result<Arc<JobSpec>, UploadRefusal> {
+    match form {
+        Form::Part(_) if spec.shards.is_empty() => Err(Refusal::OtherForm("this job takes whole updates").into()),
+        Form::Part(part) => spec.of_shard(part).ok_or(Refusal::OtherForm("its update has no such part").into()),
+        Form::Update if !spec.shards.is_empty() => {
+            Err(Refusal::OtherForm("this job takes updates in parts, each at parts/<number>").into())
+        }
+        Form::Update | Form::Masked | Form::Sum => Ok(spec),
+    }
 }
 
 fn too_large(spec: &JobSpec) -> UploadRefusal {

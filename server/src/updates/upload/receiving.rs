@@ -63,7 +63,7 @@ impl<'a> Receiving<'a> {
         bench: &'a Workbench,
         need: Need,
     ) -> Result<Self, Stop> {
-        let sum = upload.updates.sums.get(target.round.key());
+        let sum = upload.updates.sums.get(target.round.key(), target.spec.shard_number());
         let closing = sum.as_ref().filter(|_| !target.is_buffered()).map(|sum| sum.closing());
         let until_ms = target.until_ms();
         let stops =

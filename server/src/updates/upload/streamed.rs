@@ -74,16 +74,16 @@ impl Upload {
 
     /// Where the body is stored: a new body, or one that broke off.
     async fn spool(&self, bench: &Workbench, target: &Target, chunk_bytes: usize) -> Result<Spool, UploadRefusal> {
-        let digest = self.announced.digest;
+        let (digest, part) = (self.announced.digest, self.told.form().part());
         let owner = Owner {
             name: target.key(),
-            assignment: digest.map(|_| self.id),
+            assignment: digest.map(|_| (self.id, part)),
             sha256: digest,
             expires_at_ms: target.until_ms(),
         };
         let db = &self.services.db;
         let mut tx = db.begin().await?;
-        let row = tx.take_upload(self.id).await?;
+        let row = tx.take_upload(self.id, part).await?;
         tx.commit().await?;
         match (self.announced.offset, row) {
             (None, row) => {
@@ -167,7 +167,7 @@ impl Upload {
         }
         // What fails here is added by the commit of the round.
         if let Ok(Target { round, spec, .. }) = self.target().await
-            && let Some(sum) = self.updates.sums.get(round.key())
+            && let Some(sum) = self.updates.sums.get(round.key(), spec.shard_number())
         {
             rebuild::start(&self.services, &spec.with_cohort(round.policy().sum_size()), &round, sum);
         }

@@ -34,9 +34,9 @@ fn candidate(number: u8) -> Candidate {
 
 pub(super) async fn nodes_are_known_while_they_are_seen(db: &Db) {
     let mut tx = db.begin().await.unwrap();
-    tx.node_seen(&name("b"), "0.1.0", 5, 10, 16).await.unwrap();
-    tx.node_seen(&name("a"), "0.1.0", 6, 20, 15).await.unwrap();
-    tx.node_seen(&name("b"), "0.2.0", 7, 30, 80).await.unwrap();
+    tx.node_seen(&name("b"), "0.1.0", 5, 10, 16, None).await.unwrap();
+    tx.node_seen(&name("a"), "0.1.0", 6, 20, 15, None).await.unwrap();
+    tx.node_seen(&name("b"), "0.2.0", 7, 30, 80, None).await.unwrap();
     let nodes = tx.nodes("", 10, 35).await.unwrap();
     let told: Vec<_> =
         nodes.iter().map(|node| (node.id.as_str(), &*node.version, node.started_at_ms, node.seen_at_ms)).collect();
@@ -72,7 +72,7 @@ pub(super) async fn a_lease_has_one_holder_until_it_expires(db: &Db) {
     assert!(tx.take_lease(job_id(1), &b, 150, 250).await.unwrap());
     assert_eq!(tx.renew_leases(&a, 400).await.unwrap(), [], "another node has taken it");
     assert_eq!(held(tx.leases().await.unwrap()), [(b.clone(), job_id(1), 2, 250)], "the token rises with the hands");
-    tx.node_seen(&b, "0.1.0", 0, 0, 10).await.unwrap();
+    tx.node_seen(&b, "0.1.0", 0, 0, 10, None).await.unwrap();
     tx.node_leaves(&b).await.unwrap();
     assert!(tx.leases().await.unwrap().is_empty() && tx.nodes("", 10, 35).await.unwrap().is_empty());
     assert_eq!(tx.holder(job_id(1)).await.unwrap(), None, "it was given up");
@@ -86,7 +86,7 @@ pub(super) async fn held_clients_are_seen_by_every_node(db: &Db) {
     let (a, b) = (name("a"), name("b"));
     let mut tx = db.begin().await.unwrap();
     for node in [&a, &b] {
-        tx.node_seen(node, "0.1.0", 0, 100, 10).await.unwrap();
+        tx.node_seen(node, "0.1.0", 0, 100, 10, None).await.unwrap();
     }
     tx.sit(&a, &[(&name("people"), &candidate(1))], 100).await.unwrap();
     tx.sit(&b, &[(&name("people"), &candidate(2))], 200).await.unwrap();
