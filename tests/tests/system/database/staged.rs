@@ -9,6 +9,7 @@ use super::stored::{assigned, knows_object, object, population, start_round, tra
 const CHUNK: u64 = 10;
 
 fn staged(id: &str, assignment: Option<AssignmentId>) -> NewStaged<'_> {
+    let assignment = assignment.map(|assignment| (assignment, 0));
     let sha256 = Some(Sha256Hash::of(b"whole"));
     NewStaged { id, assignment, in_store: false, chunk_bytes: CHUNK, bytes: CHUNK, sha256, expires_at_ms: 100 }
 }
@@ -22,10 +23,10 @@ pub(super) async fn an_unfinished_body_belongs_to_its_last_writer(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     start_round(&mut tx, training(1), 2).await;
     let id = assigned(training(1), 1);
-    assert_eq!(tx.take_upload(id).await.unwrap(), None);
+    assert_eq!(tx.take_upload(id, 0).await.unwrap(), None);
     tx.insert_staged(&staged("staged/a", Some(id))).await.unwrap();
     assert!(tx.extend_staged("staged/a", 1, 25).await.unwrap());
-    let row = tx.take_upload(id).await.unwrap().unwrap();
+    let row = tx.take_upload(id, 0).await.unwrap().unwrap();
     assert_eq!((row.bytes, row.chunks(), row.attempt, row.sha256()), (25, 3, 2, Some(Sha256Hash::of(b"whole"))));
     assert!(!tx.extend_staged("staged/a", 1, 30).await.unwrap(), "somebody else goes on with it");
     assert!(!tx.settle_staged("staged/a", 1, 25, "update/a").await.unwrap());
@@ -35,7 +36,7 @@ pub(super) async fn an_unfinished_body_belongs_to_its_last_writer(db: &Db) {
     assert!(tx.settle_staged("staged/a", 2, 30, "update/a").await.unwrap());
     assert!(!tx.extend_staged("staged/a", 2, 40).await.unwrap(), "what counts does not grow");
     assert!(!tx.discard_staged("staged/a", 2).await.unwrap());
-    assert_eq!(tx.take_upload(id).await.unwrap(), None);
+    assert_eq!(tx.take_upload(id, 0).await.unwrap(), None);
 }
 
 pub(super) async fn a_body_in_parts_counts_once_and_is_deleted_little_by_little(db: &Db) {

@@ -34,6 +34,7 @@ mod ring_order;
 mod rules;
 mod scalars;
 mod selection;
+mod shards;
 mod shared_budget;
 mod shutdown;
 mod signed;

@@ -77,7 +77,8 @@ async fn a_disk_that_fills_up_while_an_update_arrives_leaves_no_trace_in_the_sum
     let [one, two] = world.assign([&first, &second]).await;
     first.contribute(&one, &vec![0.5; PARAMETERS], 1).await;
     let base = world.weights(job.head.id, 0).await;
-    let sum = world.app().updates.sums.get(RoundKey { job: job.head.id, task: Task::Train, number: 1 }).expect("a sum");
+    let sum =
+        world.app().updates.sums.get(RoundKey { job: job.head.id, task: Task::Train, number: 1 }, None).expect("a sum");
     let before = sum.accumulator().clone();
 
     let Db::Sqlite { writer, .. } = &world.app().db else { panic!("a test of SQLite") };

@@ -58,7 +58,7 @@ fn key(job: JobId, number: u32) -> RoundKey {
 }
 
 fn sum(world: &World, job: JobId, number: u32) -> SharedSum {
-    world.app().updates.sums.get(key(job, number)).expect("the round is summed up")
+    world.app().updates.sums.get(key(job, number), None).expect("the round is summed up")
 }
 
 /// Adds a whole update from this many examples.
