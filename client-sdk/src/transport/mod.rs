@@ -21,6 +21,9 @@ pub(crate) mod ranges;
 pub(crate) mod received;
 mod retry;
 #[cfg(feature = "native")]
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "native")]
 mod trust;
 pub(crate) mod upload;
 
