@@ -24,6 +24,7 @@ use crate::store::slots::Slot;
 use crate::store::state::State;
 use crate::transport::coordinator::Coordinator;
 use crate::transport::download::WantedFile;
+use crate::transport::ranges::Ranges;
 
 /// What an assignment starts from.
 #[derive(Debug)]
@@ -173,7 +174,10 @@ impl Wanted<'_> {
             bytes_max: packed_bytes_max(bytes_max(self.parts.model(), self.form.codec())),
             again_if_damaged: true,
         };
-        let body = self.download(&file).await?;
+        let body = match self.download_ranges(&file).await {
+            Some(body) => body,
+            None => self.download(&file).await?,
+        };
         self.describe(self.sha256, self.assignment.model_version, self.assignment.model_sha256);
         self.cache(&body);
         Ok(body)
@@ -242,6 +246,16 @@ impl Wanted<'_> {
             return Ok(None);
         }
         Ok(Model::new(Arc::clone(self.parts.model()), values).ok())
+    }
+
+    /// The model from the coordinators that add up the parts of its updates. None where it is not sharded, or part of
+    /// it has arrived before.
+    async fn download_ranges(&self, file: &WantedFile) -> Option<Vec<u8>> {
+        let count = self.assignment.plan.shards.filter(|_| self.form == ModelForm::F32)?;
+        let bytes = form_bytes(self.parts.model(), self.form);
+        let ranges = Ranges { count, owners: &self.assignment.owners, bytes };
+        let is_new = self.state.partial(file.sha256).read().is_empty();
+        if is_new { self.coordinator.download_ranges(self.secret, file, ranges).await } else { None }
     }
 
     async fn download(&self, file: &WantedFile) -> Result<Vec<u8>, ClientError> {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tributary_protocol::abilities::{Abilities, Ability};
 use tributary_protocol::device::{
     Assignment, AssignmentStatus, CheckInRequest, CheckInResponse, DeviceState, EvaluationReport, FailureReport,
     OpenJob,
@@ -75,6 +76,8 @@ impl Uplink {
             sets,
             relay: Some(RelayOffer { places: places.min(PLACES_MAX) }),
             wait_ms: wait_ms(wait),
+            // It hands sums on whole.
+            abilities: Abilities::ALL.without(Ability::Shards),
             // A relay has no examples of its own, and the parent ignores their number. No client may have none.
             ..plain_request(&self.context, DeviceState { examples: 1, ..DeviceState::default() })
         };

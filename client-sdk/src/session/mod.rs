@@ -36,8 +36,9 @@ use crate::store::client_state::ClientState;
 use crate::store::state::{Finished, Identity, Pending, Work};
 #[cfg(feature = "group")]
 use crate::tasks::Exchanging;
-use crate::tasks::{Completed, Given, PartsSoFar, answer, describe, evaluate, train, train_parts};
+use crate::tasks::{Completed, Given, PartsSoFar, answer, describe, evaluate, train, train_parts, update_parts};
 use crate::trainer::{TrainError, Trainer};
+use crate::transport::parts::UploadInParts;
 use crate::transport::upload::{Figures, Upload};
 
 pub(crate) use self::check_in::{as_known, check_in, plain_request, wait_ms};
@@ -300,7 +301,14 @@ async fn upload(
         // An earlier upload was accepted; only its response was lost.
         return Ok(ReportAccepted { retry_after_ms: 0 });
     }
-    coordinator.upload(secret, &Upload { id, figures, body, sha256, begun }).await
+    let unusable = |error: TrainError| ClientError::BadAnswer(error.to_string());
+    match (figures, update_parts(body, &pending.assignment).map_err(unusable)?) {
+        (Figures::Update(query), Some(bodies)) => {
+            let owners = &pending.assignment.owners;
+            coordinator.upload_parts(secret, &UploadInParts { id, query, bodies: &bodies, owners, begun }).await
+        }
+        _ => coordinator.upload(secret, &Upload { id, figures, body, sha256, begun }).await,
+    }
 }
 
 /// Stores what became of finished work.

@@ -89,7 +89,7 @@ impl Noised {
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) pending: Pending,
-    /// The update's file; empty for an evaluation.
+    /// The update's file, compressed unless it is sent in parts; empty for an evaluation.
     pub(crate) body: Bytes,
     /// Whether an earlier session may have sent some of it.
     pub(crate) begun: bool,

@@ -9,7 +9,7 @@ use crate::store::state::Work;
 #[derive(Debug)]
 pub(crate) struct Completed {
     pub(crate) work: Work,
-    /// The update's file; empty for an evaluation.
+    /// The update's file, compressed unless it is sent in parts; empty for an evaluation.
     pub(crate) body: Bytes,
     /// What the job keeps on the device once the update is accepted.
     pub(crate) next_state: Option<ClientState>,

@@ -36,12 +36,17 @@ impl Encoded {
 pub(crate) fn sent(file: &[u8], assignment: &Assignment) -> Result<Vec<f32>, TrainError> {
     let fits = |error: &dyn std::fmt::Display| TrainError::DoesNotFit(error.to_string());
     let parts = assignment.plan.model.parts().map_err(|error| fits(&error))?;
-    let parameters = assignment.plan.training.algorithm.update_parameters(parts.shared());
-    let parameters = Arc::new(parameters.map_err(|error| fits(&error))?);
+    let parameters = parameters_of(assignment, parts.shared())?;
     norm::read(file, &parameters, &header_of(assignment)).map_err(|error| fits(&error))
 }
 
-fn header_of(assignment: &Assignment) -> UpdateHeader {
+/// The parameters of an update of these shared ones.
+pub(super) fn parameters_of(assignment: &Assignment, shared: &ParameterList) -> Result<Arc<ParameterList>, TrainError> {
+    let parameters = assignment.plan.training.algorithm.update_parameters(shared);
+    parameters.map(Arc::new).map_err(|error| TrainError::DoesNotFit(error.to_string()))
+}
+
+pub(super) fn header_of(assignment: &Assignment) -> UpdateHeader {
     UpdateHeader {
         codec: assignment.plan.codec,
         job: assignment.job.to_string(),
@@ -61,8 +66,7 @@ pub(super) fn encode(
     left_out: Option<&Residual>,
 ) -> Result<Encoded, TrainError> {
     let header = header_of(assignment);
-    let parameters = assignment.plan.training.algorithm.update_parameters(shared);
-    let parameters = Arc::new(parameters.map_err(|error| TrainError::DoesNotFit(error.to_string()))?);
+    let parameters = parameters_of(assignment, shared)?;
     let delta = ..shared.total();
     // What was left out, scaled down with the delta.
     let mut scaled: Option<Residual> = None;

@@ -8,6 +8,7 @@
 //! | `trainings`, `personal`, `compute` | the calls of the trainer |
 //! | `checkpoints` | checkpoints of a training that goes on |
 //! | `encode`, `norm`, `feedback` | the update: its file, its norm bound, what it leaves out |
+//! | `shards` | the parts of an update that several coordinators add up |
 
 mod algorithm;
 mod answer;
@@ -22,6 +23,7 @@ mod feedback;
 mod given;
 mod norm;
 pub(crate) mod personal;
+mod shards;
 mod train;
 mod trainings;
 
@@ -34,4 +36,5 @@ pub(crate) use evaluate::evaluate;
 #[cfg(feature = "group")]
 pub(crate) use given::Exchanging;
 pub(crate) use given::Given;
+pub(crate) use shards::update_parts;
 pub(crate) use train::train;

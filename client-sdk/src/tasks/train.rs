@@ -1,6 +1,5 @@
 //! The task `train`: local training, from which an update follows.
 
-use tributary_protocol::body::shrink;
 use tributary_protocol::device::UpdateQuery;
 use tributary_protocol::hash::Sha256Hash;
 
@@ -10,6 +9,7 @@ use super::encode::encode;
 use super::feedback;
 use super::given::Given;
 use super::personal;
+use super::shards;
 use super::trainings::Trainings;
 use crate::cadence::keep_weights;
 use crate::store::kept::Kept;
@@ -34,6 +34,7 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     if given.exchange.is_some() && !trainer.exchanges() {
         return Err(TrainError::CannotExchange);
     }
+    shards::check(assignment, base.parts.shared())?;
     let mut algorithm = algorithm::begin(training.algorithm, base, || state.kept(assignment));
     let trainings = Trainings::begin(given, training, algorithm.as_ref());
     let Trained { values, examples, steps, loss, metrics } = trainings.run(trainer, should_stop)?;
@@ -51,7 +52,7 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     algorithm.keep(&|| update.sent(), &mut kept);
     feedback::keep(update.left_out, earlier, &mut kept);
 
-    let body = shrink(update.file);
+    let body = shards::body(update.file, plan);
     let weight = u32::try_from(examples).unwrap_or(u32::MAX).min(plan.weight_max);
     let query = UpdateQuery { weight, loss: Some(loss), steps, train_ms: trainings.train_ms(), metrics };
     let sha256 = Sha256Hash::of(&body);

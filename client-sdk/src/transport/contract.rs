@@ -9,7 +9,8 @@ use http::{HeaderMap, Method, StatusCode};
 
 use crate::keys::ClientCertificate;
 
-/// Carries requests to the coordinator and its responses back.
+/// Carries requests to the coordinator and its responses back. Parts of updates and of models travel between other
+/// coordinators of its deployment, which it names, with the same secret and certificate.
 ///
 /// An app implements it to use the platform's own HTTP stack; a test, to lose a request or its response. The SDK limits
 /// the time of a call, repeats calls that failed, and checks what a response says.

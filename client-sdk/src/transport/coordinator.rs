@@ -30,12 +30,14 @@ use crate::clock::Clock;
 use crate::error::ClientError;
 use crate::keys::ClientCertificate;
 use crate::locked::Locked;
-use crate::platform::within;
+use crate::platform::{is_exposed, is_url, within};
 use crate::progress::{Listener, Progress};
 
 /// Longest wait for the head of a response and for each further piece of its body. A check-in adds the time that it
 /// asks to be held, an upload the time that its body takes.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Calls of one upload or download that run at the same time.
+pub(super) const CALLS_AT_ONCE: usize = 8;
 /// Longest pause within a session that the coordinator can ask for; a longer one ends the session.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Longest time that the coordinator holds a request of a group.
@@ -83,6 +85,30 @@ impl Coordinator {
 
     pub(crate) fn address(&self) -> &str {
         &self.server
+    }
+
+    /// The coordinators at the first `count` of these URLs, as this one calls coordinators of its deployment. None for
+    /// this one itself: where a URL is missing, is its own, or must not be told the client's secret.
+    pub(super) fn at_each(&self, urls: &[Option<String>], count: usize) -> Vec<Option<Self>> {
+        (0..count).map(|place| self.at(urls.get(place)?.as_ref()?)).collect()
+    }
+
+    fn at(&self, url: &str) -> Option<Self> {
+        let url = url.trim_end_matches('/');
+        let scheme = |url: &str| url.split_once(':').map(|(scheme, _)| scheme.to_owned());
+        let refused = match url {
+            _ if url == self.server => return None,
+            _ if !is_url(url) || url.contains(['@', '?', '#']) => "it is not the address of a coordinator",
+            _ if scheme(url) != scheme(&self.server) => "its scheme is another one",
+            _ if is_exposed(url) && !is_exposed(&self.server) => "it is plain HTTP to another machine",
+            _ => {
+                let Self { transport, clock, listener, .. } = self;
+                let other = Self::new(Arc::clone(transport), url.to_owned(), Arc::clone(clock));
+                return Some(other.reporting_to(listener.clone()));
+            }
+        };
+        tracing::debug!(url, refused, "a coordinator is not called");
+        None
     }
 
     pub(crate) async fn enrol(&self, token: &Secret, request: &EnrolRequest) -> Result<EnrolResponse, ClientError> {

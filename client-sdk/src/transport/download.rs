@@ -27,6 +27,13 @@ pub(crate) struct WantedFile {
     pub(crate) again_if_damaged: bool,
 }
 
+impl WantedFile {
+    /// The hash of a file is its ETag.
+    pub(super) fn etag(&self) -> String {
+        format!("\"{}\"", self.sha256)
+    }
+}
+
 /// The bytes so far of one file.
 #[derive(Debug)]
 struct Download {
@@ -94,8 +101,7 @@ impl Coordinator {
         let mut request = self.request(Method::GET, secret, &file.path);
         let here = download.body.len();
         if here > 0 {
-            // A file's hash is its ETag.
-            request = with_header(request, IF_RANGE, &format!("\"{}\"", file.sha256));
+            request = with_header(request, IF_RANGE, &file.etag());
             request = with_header(request, RANGE, &format!("bytes={here}-"));
         }
         let mut response = match self.send(request, ANSWER_TIMEOUT).await {

@@ -8,6 +8,7 @@
 //! | `coordinator` | the device API over a transport: one method per call, problem documents as errors, retries |
 //! | `received` | answers that a newer coordinator may have written |
 //! | `download`, `upload` | bodies that continue where they broke off |
+//! | `ranges`, `parts` | bodies from and to several coordinators at once |
 //! | `retry` | the pause between two attempts |
 
 mod contract;
@@ -15,8 +16,13 @@ pub(crate) mod coordinator;
 pub(crate) mod download;
 #[cfg(feature = "native")]
 mod http;
+pub(crate) mod parts;
+pub(crate) mod ranges;
 pub(crate) mod received;
 mod retry;
+#[cfg(feature = "native")]
+#[cfg(test)]
+mod tests;
 #[cfg(feature = "native")]
 mod trust;
 pub(crate) mod upload;

@@ -1,6 +1,7 @@
 //! Updates and sums to the coordinator. An upload that breaks off continues where it ended, in this session or a later
 //! one.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub(crate) struct Upload<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Figures<'a> {
     Update(&'a UpdateQuery),
+    /// A part of an update, and its number.
+    Part(&'a UpdateQuery, u16),
     /// A masked update, which has its figures in its body.
     Masked,
     /// The sum of a relay.
@@ -54,18 +57,20 @@ enum Progress {
 
 impl Figures<'_> {
     /// The call that takes the upload, below the assignment.
-    fn call(self) -> &'static str {
+    fn call(self) -> Cow<'static, str> {
         match self {
-            Self::Update(_) => "update",
-            Self::Masked => "group/update",
-            Self::Sum(_) => "sum",
+            Self::Update(_) => "update".into(),
+            Self::Part(_, part) => format!("parts/{part}").into(),
+            Self::Masked => "group/update".into(),
+            Self::Sum(_) => "sum".into(),
         }
     }
 
     /// Neither numbers nor names of metrics need escapes in a query.
     fn query(self) -> String {
         match self {
-            Self::Update(UpdateQuery { weight, loss, steps, train_ms, metrics }) => {
+            Self::Update(query) | Self::Part(query, _) => {
+                let UpdateQuery { weight, loss, steps, train_ms, metrics } = query;
                 let (loss, metrics) = (loss_text(*loss), metrics_text(metrics));
                 format!("?weight={weight}{loss}&steps={steps}&train_ms={train_ms}{metrics}")
             }
@@ -105,18 +110,25 @@ impl Coordinator {
     /// Sends a result, or the rest of it if the coordinator has its beginning.
     pub(crate) async fn upload(&self, secret: &Secret, upload: &Upload<'_>) -> Result<ReportAccepted, ClientError> {
         let begun = AtomicBool::new(upload.begun);
-        self.retrying(|| async {
-            let progress = match begun.swap(true, Ordering::Relaxed) && upload.body.len() > RESUMABLE_BYTES_MIN {
-                true => self.progress(secret, upload).await?,
-                false => Progress::Bytes(0),
-            };
-            match progress {
-                // Only the response was lost.
-                Progress::Complete => Ok(ReportAccepted { retry_after_ms: 0 }),
-                Progress::Bytes(offset) => self.send_from(secret, upload, offset).await,
-            }
-        })
-        .await
+        self.retrying(|| self.upload_once(secret, upload, begun.swap(true, Ordering::Relaxed))).await
+    }
+
+    /// The same, and a failure is not repeated. `begun` says whether an earlier attempt may have sent some of it.
+    pub(super) async fn upload_once(
+        &self,
+        secret: &Secret,
+        upload: &Upload<'_>,
+        begun: bool,
+    ) -> Result<ReportAccepted, ClientError> {
+        let progress = match begun && upload.body.len() > RESUMABLE_BYTES_MIN {
+            true => self.progress(secret, upload).await?,
+            false => Progress::Bytes(0),
+        };
+        match progress {
+            // Only the response was lost.
+            Progress::Complete => Ok(ReportAccepted { retry_after_ms: 0 }),
+            Progress::Bytes(offset) => self.send_from(secret, upload, offset).await,
+        }
     }
 
     async fn send_from(
@@ -211,6 +223,7 @@ mod tests {
             path.strip_prefix(&format!("/device/v1/assignments/{}/", upload.id)).unwrap().to_owned()
         };
         assert_eq!(rest(Figures::Update(&update)), "update?weight=10&loss=0.5&steps=3&train_ms=12");
+        assert_eq!(rest(Figures::Part(&update, 12)), "parts/12?weight=10&loss=0.5&steps=3&train_ms=12");
         assert_eq!(rest(Figures::Masked), "group/update");
         let all = "examples=18446744073709551615&loss=0.30000000000000004&steps=9&train_ms=70&metrics=auc:0.91\
                    &bytes_below=5000&round_trip_ms=3";
