@@ -23,6 +23,7 @@ mod rollout;
 mod round;
 mod rules;
 mod secure;
+mod shards;
 mod simulated;
 mod sink;
 mod soak;
@@ -66,6 +67,8 @@ enum BenchCommand {
     Aggregate(aggregate::AggregateArgs),
     /// Bytes and processor time of the root of a tree of relays, beside a coordinator with the same clients.
     Tree(tree::TreeArgs),
+    /// Memory, processor time and bytes of several coordinators that add up shards, beside one.
+    Shards(shards::ShardsArgs),
     /// Bytes, processor time and wall time of groups that add up among themselves, in this process.
     Ring(ring::RingArgs),
     /// Time of a round while some members are slow: coded, over-selected, waiting for all of them, and as a ring.
@@ -153,6 +156,7 @@ async fn run(command: BenchCommand, output: &Output) -> Result<(), CliError> {
         BenchCommand::Serve(args) => serve::run(*args, None, output).await,
         BenchCommand::Relay { args, token } => relay::run(*args, token.as_ref(), None, output).await,
         BenchCommand::Tree(args) => tree::run(&args, output).await,
+        BenchCommand::Shards(args) => shards::run(&args, output).await,
         BenchCommand::Ring(args) => ring::run(&args, output).await,
         BenchCommand::Coded(args) => coded::run(&args, output).await,
         BenchCommand::Gossip(args) => gossip::run(&args, output).await,

@@ -43,6 +43,8 @@ pub(crate) struct Options<'a> {
     pub(crate) program: Option<&'a Path>,
     /// `None`: the same name for all, which is enough where one coordinator serves.
     pub(crate) node: Option<&'a str>,
+    /// Where clients reach this one of several coordinators.
+    pub(crate) node_url: Option<&'a str>,
     /// `None`: the coordinator's default.
     pub(crate) checkins_per_second: Option<u32>,
 }
@@ -186,6 +188,7 @@ impl CoordinatorProcess {
         let mut arguments = vec!["--json", "serve", "--listen", "127.0.0.1:0", "--log", "error"];
         // Always the same name, so that on PostgreSQL a restarted node has its jobs back at once.
         arguments.extend(["--node", options.node.unwrap_or("bench")]);
+        arguments.extend(options.node_url.iter().flat_map(|url| ["--node-url", *url]));
         arguments.extend(options.blobs.iter().flat_map(|blobs| ["--blobs", *blobs]));
         let connections_max = options.connections_max.map(|connections| connections.to_string());
         arguments.extend(connections_max.iter().flat_map(|connections| ["--connections-max", connections]));

@@ -19,7 +19,7 @@ fn mean(round: usize) -> Vec<f64> {
 
 /// The models after the two rounds.
 fn play(optimizer: ServerOptimizer, schedule: &RateSchedule) -> [Vec<f64>; 2] {
-    let aggregation = Aggregation { combine: Combine::WeightedMean, optimizer, schedule: schedule.clone() };
+    let aggregation = Aggregation { optimizer, schedule: schedule.clone(), ..Aggregation::default() };
     let mut model = START.to_vec();
     let first = optimizer_of(&aggregation, 0.1, 0);
     let mut companions: Vec<Vec<f64>> =

@@ -4,3 +4,4 @@ mod balancer;
 mod failover;
 mod node;
 mod relayed;
+mod sharded;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -21,17 +21,50 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) async fn start(name: &str, database: &str, lease: Duration) -> Self {
+        Self::started(name, database, lease, (None, false)).await
+    }
+
+    /// One that tells clients its address, for the parts of updates that it adds up.
+    pub(super) async fn start_at_its_url(name: &str, database: &str, lease: Duration) -> Self {
+        Self::started(name, database, lease, (None, true)).await
+    }
+
+    /// The same at the address of one that was killed.
+    pub(super) async fn start_again(name: &str, database: &str, lease: Duration, address: SocketAddr) -> Self {
+        Self::started(name, database, lease, (Some(address), true)).await
+    }
+
+    async fn started(
+        name: &str,
+        database: &str,
+        lease: Duration,
+        (address, tells): (Option<SocketAddr>, bool),
+    ) -> Self {
         let name: Name = name.parse().unwrap();
-        let config = Config { database: database.into(), node: Some(name.clone()), lease, ..Config::default() };
+        let listener = match address {
+            None => TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            Some(address) => {
+                let socket = TcpSocket::new_v4().unwrap();
+                socket.set_reuseaddr(true).unwrap();
+                socket.bind(address).unwrap();
+                socket.listen(1_024).unwrap()
+            }
+        };
+        let listener = listener.into_std().unwrap();
+        let address = listener.local_addr().unwrap();
+        let node_url = tells.then(|| format!("http://{address}"));
+        let config =
+            Config { database: database.into(), node: Some(name.clone()), node_url, lease, ..Config::default() };
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let (listens, listening) = oneshot::channel();
+        let (opens, opened) = oneshot::channel();
         runtime.spawn(async move {
             let coordinator = Coordinator::open(&config).await.unwrap();
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            listens.send(listener.local_addr().unwrap()).unwrap();
+            let listener = TcpListener::from_std(listener).unwrap();
+            opens.send(()).unwrap();
             coordinator.serve(listener, CancellationToken::new()).await.unwrap();
         });
-        Self { name, address: listening.await.unwrap(), runtime: Some(runtime) }
+        opened.await.unwrap();
+        Self { name, address, runtime: Some(runtime) }
     }
 
     /// Ends it in the middle of whatever it does: every task is dropped where it stands, nothing is said to anybody.
