@@ -136,12 +136,7 @@ async fn measure(args: &ShardsArgs, coordinators: u16, table: &Arc<Vec<f32>>) ->
     played
 }
 
-async fn play(
-    args: &ShardsArgs,
-    coordinators: u16,
-    nodes: &[Node],
-    population: &Name,
-) -> Result<Measured, CliError> {
+async fn play(args: &ShardsArgs, coordinators: u16, nodes: &[Node], population: &Name) -> Result<Measured, CliError> {
     let api = &nodes[0].process.api;
     let job = api.create_job(job_file(args, coordinators, population)?).await?.head.id;
     committed(&nodes[0].process, job, WARM_UP_ROUNDS).await?;

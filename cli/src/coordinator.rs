@@ -32,7 +32,7 @@ pub(crate) enum CoordinatorCommand {
     /// Says what the privacy of a job comes to, and what it has spent.
     #[command(subcommand)]
     Privacy(PrivacyCommand),
-    /// Plans how the sums of a round meet: in a star, in a tree of relays, in a ring, and in what is not built yet.
+    /// Plans how the sums of a round meet: in a star, in a tree of relays, in a ring, and with codes.
     #[command(subcommand)]
     Tree(TreeCommand),
 }

@@ -5,6 +5,8 @@ use serde::Serialize;
 use tributary_engine::coded::reduce::{Member, Reduce, code_of, kept_of, parts_of};
 use tributary_engine::coded::time::{Costs, Expected, Scheme, expected};
 use tributary_engine::coded::tree::Tree;
+use tributary_protocol::coded::PARTS_MAX;
+use tributary_protocol::job_file::CodedTree;
 
 use crate::error::CliError;
 use crate::format::{count, duration_ms, percent};
@@ -19,7 +21,7 @@ const BITS: f64 = 32.0;
 #[derive(Debug, Subcommand)]
 pub(crate) enum TreeCommand {
     /// Says how long a round is expected to take in a star, in a tree of relays, with redundant members and in a ring,
-    /// and what each bears. Codes on several levels are not built yet. Needs no coordinator.
+    /// and what each bears. Needs no coordinator.
     Plan(PlanArgs),
 }
 
@@ -44,7 +46,7 @@ pub(crate) struct PlanArgs {
     #[arg(long, default_value_t = 60_000, value_name = "MILLISECONDS")]
     compute_ms: u64,
     /// Lists which parts of the data each member of the coded tree holds, and compares nothing. With one level these
-    /// are the clients of a coded job.
+    /// are the clients of a coded job. With more, a member with others below it is a client beside a relay.
     #[arg(long)]
     shares: bool,
 }
@@ -62,7 +64,7 @@ struct Holder {
 #[derive(Debug, Serialize)]
 struct Row {
     scheme: &'static str,
-    /// Whether this release has it.
+    /// Whether this release has it: coded trees are small ones.
     is_built: bool,
     members: u64,
     /// The fraction of all data that each member works on.
@@ -82,9 +84,9 @@ pub(crate) fn run(command: &TreeCommand, output: &Output) -> Result<(), CliError
         return shares(tree, output);
     }
     let transfer = args.parameters as f64 * BITS / args.bandwidth.bits_per_s() * 1000.0;
-    let rows = expected(tree, Costs { compute: args.compute_ms as f64, transfer }).map(row);
+    let rows = expected(tree, Costs { compute: args.compute_ms as f64, transfer }).map(|it| row(tree, it));
     output.list(&rows, &["sums meet in", "members", "load", "does without", "vectors", "expected"], |row| {
-        let built = if row.is_built { "" } else { " (not built)" };
+        let built = if row.is_built { "" } else { " (too large for a job)" };
         vec![
             row.scheme.replace('_', " ") + built,
             count(row.members),
@@ -117,7 +119,7 @@ fn shares(tree: Tree, output: &Output) -> Result<(), CliError> {
 }
 
 fn hold(members: &[Member], above: &str, holders: &mut Vec<Holder>) {
-    for (number, Member { kept, children }) in (1..).zip(members) {
+    for (number, Member { kept, children, .. }) in (1..).zip(members) {
         let member = if above.is_empty() { format!("{number}") } else { format!("{above}.{number}") };
         let parts = kept.iter().map(|(part, _)| part + 1).collect();
         holders.push(Holder { member: member.clone(), parts });
@@ -136,15 +138,23 @@ fn coded(tree: Tree) -> String {
     }
 }
 
-fn row(Expected { scheme, members, load, resilience, vectors, time }: Expected) -> Row {
+fn row(tree: Tree, Expected { scheme, members, load, resilience, vectors, time }: Expected) -> Row {
     let (name, is_built) = match scheme {
         Scheme::Star => ("star", true),
         Scheme::Relays => ("relays", true),
         Scheme::GradientCoding => ("gradient_coding", true),
-        Scheme::CodedTree => ("coded_tree", false),
+        Scheme::CodedTree => ("coded_tree", is_played(tree)),
         Scheme::Ring => ("ring", true),
     };
     Row { scheme: name, is_built, members, load, resilience, vectors, expected_ms: time }
+}
+
+/// Whether a job may have this tree; with one level it is a coded job without one.
+fn is_played(tree: Tree) -> bool {
+    let [children, levels, stragglers] = [tree.children(), tree.levels(), tree.stragglers()].map(u16::try_from);
+    let (Ok(children), Ok(levels), Ok(stragglers)) = (children, levels, stragglers) else { return false };
+    let is_star = levels == 1 && usize::from(children) <= PARTS_MAX;
+    is_star || CodedTree { children, levels }.is_played(stragglers)
 }
 
 #[cfg(test)]
@@ -180,6 +190,8 @@ mod tests {
         assert_eq!(rows[1]["members"], 64);
         let built: Vec<_> = rows.iter().filter_map(|row| row["is_built"].as_bool()).collect();
         assert_eq!(built, [true, true, true, false, true]);
+        let small = planned("tree plan --children 3 --levels 2 --stragglers 1").unwrap();
+        assert_eq!(small[3]["is_built"], true);
     }
 
     #[test]

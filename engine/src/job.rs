@@ -355,9 +355,9 @@ fn shards_of(file: &JobFile) -> Vec<Shard> {
 }
 
 fn code_of(coded: &Coded) -> Result<Arc<Rows>, SpecError> {
-    let Coded { parts, stragglers, code } = coded;
-    let rows = Rows::of(*code, parts.len(), (*stragglers).into());
-    rows.map(Arc::new).ok_or(SpecError::Code { parts: parts.len(), stragglers: *stragglers })
+    let (parts, Coded { stragglers, code, .. }) = (coded.clients() as usize, coded);
+    let rows = Rows::of(*code, parts, (*stragglers).into());
+    rows.map(Arc::new).ok_or(SpecError::Code { parts, stragglers: *stragglers })
 }
 
 /// Largest body of a masked update, over all sizes of groups: with noise that of the largest group need not be the

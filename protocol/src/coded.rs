@@ -10,6 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::coded_tree::TreeShare;
 use crate::id::Name;
 use crate::seed::Seed;
 
@@ -52,6 +53,9 @@ pub struct CodedShare {
     pub row: u16,
     /// The parts, in the order of the job file.
     pub parts: Vec<CodedPart>,
+    /// Of a member of a coded tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeShare>,
 }
 
 /// A part in a share.
@@ -71,15 +75,24 @@ impl CodedShare {
     /// Updates that count when it is answered: those of a block count one by one, a combination as one.
     #[must_use]
     pub fn updates(&self) -> u32 {
-        match self.code {
-            Code::Fractional => u32::try_from(self.parts.len()).unwrap_or(u32::MAX),
-            Code::Cyclic => 1,
+        match self.is_sum() {
+            true => u32::try_from(self.parts.len()).unwrap_or(u32::MAX),
+            false => 1,
         }
+    }
+
+    /// Whether it is answered by an exact sum, and not by a combination.
+    #[must_use]
+    pub fn is_sum(&self) -> bool {
+        self.code == Code::Fractional && self.tree.is_none()
     }
 
     /// The block of the fractional code that it answers.
     #[must_use]
     pub fn block(&self) -> Option<u16> {
+        if let Some(tree) = &self.tree {
+            return tree.block;
+        }
         let size = u16::try_from(self.parts.len().max(1)).unwrap_or(u16::MAX);
         (self.code == Code::Fractional).then(|| self.row / size)
     }
@@ -129,7 +142,7 @@ mod tests {
             coefficient: 1.0,
             weight: 1.0,
         };
-        CodedShare { code, row, parts: (0..3).map(part).collect() }
+        CodedShare { code, row, parts: (0..3).map(part).collect(), tree: None }
     }
 
     #[test]

@@ -22,6 +22,7 @@
 //! | [`example_sets`] | named example sets of clients |
 //! | [`device`], [`operator`] | requests and responses of the two HTTP APIs |
 //! | [`relay`] | what a relay says to its parent |
+//! | [`coded`], [`coded_tree`] | rounds in which several clients hold the same data; a code on each level of relays |
 //! | [`fixed`], [`figures`] | weights and values of sums in fixed point; what is known of an update beside its values |
 //! | [`sum`] | exact partial sums of updates: a body with one encoding, its writer and its streaming reader |
 //! | [`group`] | groups whose members add up among themselves: the schedule of a ring, and the frames of its links |
@@ -46,6 +47,7 @@ pub mod body;
 pub mod card;
 pub mod classes;
 pub mod coded;
+pub mod coded_tree;
 pub mod cpu;
 pub mod credential;
 pub mod device;

@@ -14,7 +14,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::EvaluationReport;
+use crate::coded_tree::Branch;
+use crate::device::{EvaluationReport, UpdateQuery};
 use crate::id::JobId;
 use crate::inputs::Description;
 use crate::job_file::JobFile;
@@ -57,6 +58,10 @@ pub struct RelayTerms {
     /// Largest L2 norm of an update. Absent without a bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm_max: Option<f64>,
+    /// The place of the relay in a coded tree, where the job's `[coded]` says how many clients take part. Absent in
+    /// other rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<Branch>,
     /// The job.
     pub job: JobFile,
 }
@@ -105,6 +110,13 @@ pub enum Part {
         body: Vec<u8>,
         /// What is known of it beside its values.
         query: SumQuery,
+    },
+    /// The combination of its children's updates in a coded tree.
+    Combination {
+        /// An update.
+        body: Vec<u8>,
+        /// What is known of it beside its values.
+        query: UpdateQuery,
     },
     /// What so many evaluations come to: examples and counts are sums, and each example counts in the means as often as
     /// in the evaluations.

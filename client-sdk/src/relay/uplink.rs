@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tributary_protocol::abilities::{Abilities, Ability};
 use tributary_protocol::device::{
     Assignment, AssignmentStatus, CheckInRequest, CheckInResponse, DeviceState, EvaluationReport, FailureReport,
-    OpenJob,
+    OpenJob, UpdateQuery,
 };
 use tributary_protocol::example_sets::ExampleSets;
 use tributary_protocol::hash::Sha256Hash;
@@ -204,6 +204,10 @@ impl Uplink {
                 let upload = Upload { id, figures: Figures::Sum(query), body, sha256: *sha256, begun: true };
                 coordinator.upload(&secret, &upload).await?
             }
+            Outgoing::Combination { body, sha256, query } => {
+                let upload = Upload { id, figures: Figures::Update(query), body, sha256: *sha256, begun: true };
+                coordinator.upload(&secret, &upload).await?
+            }
             Outgoing::Evaluations { reports, report } => {
                 coordinator.put_evaluation(&secret, id, Some(*reports), report).await?
             }
@@ -243,6 +247,7 @@ impl Uplink {
 /// A part on its way. The body of a sum is hashed once, however often it is sent.
 enum Outgoing {
     Updates { body: Bytes, sha256: Sha256Hash, query: SumQuery },
+    Combination { body: Bytes, sha256: Sha256Hash, query: UpdateQuery },
     Evaluations { reports: u32, report: EvaluationReport },
     Descriptions { reports: u32, sums: Description },
 }
@@ -253,6 +258,10 @@ impl From<Part> for Outgoing {
             Part::Updates { body, query } => {
                 let sha256 = Sha256Hash::of(&body);
                 Self::Updates { body: body.into(), sha256, query }
+            }
+            Part::Combination { body, query } => {
+                let sha256 = Sha256Hash::of(&body);
+                Self::Combination { body: body.into(), sha256, query }
             }
             Part::Evaluations { reports, report } => Self::Evaluations { reports, report },
             Part::Descriptions { reports, sums } => Self::Descriptions { reports, sums },

@@ -25,7 +25,7 @@ pub struct Facts {
     pub weight: Weight,
     /// Enrolment number of the client.
     pub enrolment: u64,
-    /// Of a combination of a cyclic code: its entry for each part.
+    /// Of a combination of a code: its entry for each part, or run of parts.
     pub row: Option<Vec<f64>>,
 }
 
@@ -92,7 +92,7 @@ pub enum Reports {
     Clipped { norm: f64 },
     /// FedNova, for steps with this momentum and this product of learning rate and proximal weight.
     Normalised { momentum: f64, proximal_rate: f64 },
-    /// The cyclic code: the weights by which the combinations that came give the mean over all parts.
+    /// Combinations of a code: the weights by which those that came give the mean over all parts.
     Decoded,
 }
 
@@ -126,7 +126,7 @@ pub enum Recipe {
 
 /// The gathering of a job's rounds that start from this model version.
 pub fn gathering_of(file: &JobFile, version: u32) -> Gathering {
-    if file.coded.as_ref().is_some_and(|coded| coded.code == Code::Cyclic) {
+    if file.coded.as_ref().is_some_and(|coded| coded.code == Code::Cyclic || coded.tree.is_some()) {
         return Gathering::Reports(Reports::Decoded);
     }
     match file.aggregation.combine {

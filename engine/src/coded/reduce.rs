@@ -6,12 +6,13 @@
 //! row of the code. A child's parts have the coefficient that they came with, times that of its row.
 
 use tributary_protocol::coded::Code;
+use tributary_protocol::coded_tree;
 
 use super::rows::Rows;
 use super::tree::Tree;
 
 /// Parts with their coefficients.
-type Parts = Vec<(usize, f64)>;
+pub type Parts = Vec<(usize, f64)>;
 
 /// The parts of every member of a tree.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +26,8 @@ pub struct Reduce {
 pub struct Member {
     /// The parts on which it works.
     pub kept: Parts,
+    /// The parts that it hands down; none in the last level.
+    pub rest: Parts,
     /// Its children; none in the last level.
     pub children: Vec<Member>,
 }
@@ -32,11 +35,7 @@ pub struct Member {
 /// The number of parts into which the data of such a tree is cut; none if there are more than `usize` counts.
 #[must_use]
 pub fn parts_of(tree: Tree) -> Option<usize> {
-    let (children, load) = (tree.children() as usize, tree.stragglers() as usize + 1);
-    (1..=tree.levels()).try_fold(0usize, |sum, level| {
-        let of_level = children.checked_pow(level)?.checked_mul(load.checked_pow(tree.levels() - level)?)?;
-        sum.checked_add(of_level)
-    })
+    coded_tree::parts_of(tree.children() as usize, tree.levels(), tree.stragglers() as usize + 1)
 }
 
 /// The number of parts of each member.
@@ -58,10 +57,15 @@ impl Reduce {
     /// The parts of every member. None if there is no code for a parent and its children.
     #[must_use]
     pub fn of(tree: Tree) -> Option<Self> {
-        let rows = code_of(tree)?;
+        Self::with(tree, &code_of(tree)?)
+    }
+
+    /// The parts of every member, where this is the code of each parent and its children.
+    #[must_use]
+    pub fn with(tree: Tree, rows: &Rows) -> Option<Self> {
         let (parts, kept) = (parts_of(tree)?, kept_of(tree)?);
         let all: Parts = (0..parts).map(|part| (part, 1.0)).collect();
-        let children = handed_down(&all, &rows, (kept, tree.levels()));
+        let children = handed_down(&all, rows, (kept, tree.levels()));
         Some(Self { children })
     }
 
@@ -69,6 +73,13 @@ impl Reduce {
     #[must_use]
     pub fn children(&self) -> &[Member] {
         &self.children
+    }
+
+    /// The member to which these rows lead from the root; none if there is none, or it is the root.
+    #[must_use]
+    pub fn member(&self, rows: &[usize]) -> Option<&Member> {
+        let (first, below) = rows.split_first()?;
+        below.iter().try_fold(self.children.get(*first)?, |member, row| member.children.get(*row))
     }
 }
 
@@ -83,7 +94,7 @@ fn handed_down(parts: &Parts, rows: &Rows, (kept, levels): (usize, u32)) -> Vec<
         let mut kept_parts: Parts = runs.collect();
         let rest = kept_parts.split_off(kept.min(kept_parts.len()));
         let children = if levels > 1 { handed_down(&rest, rows, (kept, levels - 1)) } else { Vec::new() };
-        Member { kept: kept_parts, children }
+        Member { kept: kept_parts, rest, children }
     };
     (0..rows.members()).map(of_child).collect()
 }
@@ -103,7 +114,7 @@ mod tests {
         let weights = code_of(tree)?.weights(&answering)?;
         let mut sum = vec![0.0; parts_of(tree)?];
         for (child, weight) in answering.into_iter().zip(weights) {
-            let Member { kept, children } = &children[child];
+            let Member { kept, children, .. } = &children[child];
             kept.iter().for_each(|(part, coefficient)| sum[*part] += weight * coefficient);
             if !children.is_empty() {
                 path.push(child);

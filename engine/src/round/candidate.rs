@@ -44,8 +44,10 @@ impl Candidate {
     /// The number of updates that it can bring.
     #[must_use]
     pub fn places(&self) -> u32 {
-        let shared = || self.share.as_ref().map_or(1, |share| share.updates());
-        self.relay.unwrap_or_else(shared)
+        match &self.share {
+            Some(share) => share.updates(),
+            None => self.relay.unwrap_or(1),
+        }
     }
 
     /// The most updates that it can bring to a job: a relay may stand for more clients with an example set than

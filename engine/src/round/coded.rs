@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use tributary_protocol::coded::{Code, CodedPart, CodedShare};
+use tributary_protocol::coded_tree::Branch;
 use tributary_protocol::job_file::{Coded, Combine, JobFile};
 use tributary_protocol::seed::Seed;
 
 use super::candidate::Candidate;
+use super::coded_tree::TreeRows;
 use crate::coded::holders::{PartSet, match_rows};
 use crate::coded::rows::Rows;
 
@@ -23,13 +25,14 @@ pub struct Coding<'a> {
     file: &'a JobFile,
     coded: &'a Coded,
     rows: &'a Rows,
+    branch: Branch,
 }
 
 impl<'a> Coding<'a> {
-    /// None for a job that is not coded.
+    /// At this place of a tree, the root if there is none. None for a job that is not coded.
     #[must_use]
-    pub fn of(file: &'a JobFile, rows: Option<&'a Rows>) -> Option<Self> {
-        Some(Self { file, coded: file.coded.as_ref()?, rows: rows? })
+    pub fn of(file: &'a JobFile, rows: Option<&'a Rows>, branch: Option<Branch>) -> Option<Self> {
+        Some(Self { file, coded: file.coded.as_ref()?, rows: rows?, branch: branch.unwrap_or_default() })
     }
 
     /// A client for each row, each with its share; none while a row lacks its client. The draw depends on the seed and
@@ -38,7 +41,21 @@ impl<'a> Coding<'a> {
         eligible.sort_by_key(|candidate| (candidate.number, candidate.client));
         eligible.dedup_by_key(|candidate| candidate.client);
         seed.derive("cohort", 0).stream().shuffle(&mut eligible);
-        let matched = match_rows(&self.needed(), &self.all_held(&eligible));
+        let mut drawn = match self.coded.tree {
+            Some(_) => self.below()?.shared_out(&eligible)?,
+            None => self.drawn(&eligible)?,
+        };
+        drawn.sort_by_key(|candidate| candidate.number);
+        Some(drawn)
+    }
+
+    /// The members below its place in a tree.
+    fn below(self) -> Option<TreeRows<'a>> {
+        TreeRows::of(self.coded, self.rows, self.branch)
+    }
+
+    fn drawn(self, eligible: &[Arc<Candidate>]) -> Option<Vec<Arc<Candidate>>> {
+        let matched = match_rows(&self.needed(), &self.all_held(eligible));
         let holders: Vec<&Arc<Candidate>> =
             matched.into_iter().map(|member| member.map(|member| &eligible[member])).collect::<Option<_>>()?;
         let weights = self.weights(&holders);
@@ -50,17 +67,18 @@ impl<'a> Coding<'a> {
                 weight: weights[place],
             };
             let parts = self.rows.row(row).into_iter().map(part).collect();
-            let share = CodedShare { code: self.coded.code, row: row as u16, parts };
+            let share = CodedShare { code: self.coded.code, row: row as u16, parts, tree: None };
             Arc::new(Candidate { share: Some(Box::new(share)), ..Candidate::clone(holder) })
         });
-        let mut drawn: Vec<Arc<Candidate>> = drawn.collect();
-        drawn.sort_by_key(|candidate| candidate.number);
-        Some(drawn)
+        Some(drawn.collect())
     }
 
     /// What a coded round lacks, in words; none if each row has its client.
     #[must_use]
     pub fn lacking(self, eligible: &[Arc<Candidate>]) -> Option<String> {
+        if self.coded.tree.is_some() {
+            return self.below()?.lacking(eligible);
+        }
         let (members, needed, names) = (self.all_held(eligible), self.needed(), &self.coded.parts);
         let load = self.coded.load() as usize;
         let holders_of = |parts: PartSet| members.iter().filter(|held| held.has(parts)).count();
@@ -143,7 +161,7 @@ mod tests {
 
     fn drawn(eligible: &[Arc<Candidate>], job: &JobFile, seed: u64) -> Option<Vec<Arc<Candidate>>> {
         let rows = rows_of(job);
-        Coding::of(job, Some(&rows)).unwrap().shared_out(eligible.to_vec(), Seed(seed))
+        Coding::of(job, Some(&rows), None).unwrap().shared_out(eligible.to_vec(), Seed(seed))
     }
 
     #[test]
@@ -171,7 +189,7 @@ mod tests {
     fn what_is_held_too_rarely_is_named() {
         let job = coded_job(4, 1, "fractional");
         let rows = rows_of(&job);
-        let lacking = |eligible: &[Arc<Candidate>]| Coding::of(&job, Some(&rows)).unwrap().lacking(eligible);
+        let lacking = |eligible: &[Arc<Candidate>]| Coding::of(&job, Some(&rows), None).unwrap().lacking(eligible);
         let all = [0, 1, 2, 3];
         let few = [holder(1, &all), holder(2, &[0, 1, 3])];
         assert_eq!(lacking(&few).unwrap(), "part p2 is held by 1 of 2 clients");

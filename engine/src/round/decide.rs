@@ -149,7 +149,7 @@ fn next_of_round(view: &JobView<'_>, place: usize, context: &Context<'_>) -> Rou
         }
         (Source::Clients { eligible, .. }, _) => eligible.clone(),
     };
-    let coded = Coding::of(view.file, view.code).filter(|_| round.task == Task::Train);
+    let coded = Coding::of(view.file, view.code, round.policy.branch).filter(|_| round.task == Task::Train);
     let shared_out = match coded.filter(|_| round.phase == Phase::Selecting) {
         Some(coding) => coding.shared_out(eligible.clone(), draw_seed(round)),
         None => None,

@@ -28,6 +28,7 @@ mod candidate;
 mod clip;
 mod clocks;
 mod coded;
+mod coded_tree;
 mod cohort;
 mod decide;
 mod diversity;

@@ -1,6 +1,7 @@
 //! The policy of a round, which is stored with it.
 
 use serde::{Deserialize, Serialize};
+use tributary_protocol::coded_tree::Branch;
 use tributary_protocol::job_file::{EvaluationPlace, EvaluationPolicy, JobFile, Mode};
 use tributary_protocol::operator::{Adapted, AdaptedGoal};
 use tributary_protocol::plan::Training;
@@ -47,6 +48,9 @@ pub struct TaskPolicy {
     /// Clients of the whole round, where this is the part of a relay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part_of: Option<u32>,
+    /// The place in a coded tree, where this is the part of a relay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<Branch>,
 }
 
 /// When the reports of a round meet.
@@ -147,6 +151,7 @@ impl TaskPolicy {
         clip_norm: None,
         is_private: false,
         part_of: None,
+        branch: None,
     };
 
     /// The policy of a job's rounds of a task; none where the job has no such rounds.

@@ -20,7 +20,10 @@ pub(super) fn suits(job: &JobFile) -> Result<(), &'static str> {
         job.secure_aggregation.as_ref().is_some_and(|secure| secure.clip.adaptive().is_some());
     let reasons = [
         (job.analysis.is_some(), "an analysis asks clients themselves"),
-        (job.coded.is_some(), "clients themselves hold the parts of a coded job"),
+        (
+            job.coded.as_ref().is_some_and(|coded| coded.tree.is_none()),
+            "clients themselves hold the parts of a coded job that names no tree",
+        ),
         (job.group.is_some(), "the members of a group add up among themselves"),
         (job.aggregation.shards.is_some(), "each coordinator adds up a range of the parameters"),
         (job.privacy.is_some(), "the updates of a private job are clipped one by one"),

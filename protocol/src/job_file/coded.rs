@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::require;
-use super::{JobFile, JobFileError};
+use super::{CodedTree, JobFile, JobFileError};
 use crate::coded::{CYCLIC_PARTS_MAX, Code, PARTS_MAX};
 use crate::example_sets::EXAMPLE_SETS_MAX;
 use crate::id::Name;
@@ -11,6 +11,7 @@ use crate::id::Name;
 const NO_DATA: &str = "left out in a job with [coded], which names its example sets in parts";
 const NO_PARTIAL_WORK: &str = "left out in a job with [coded]: whoever holds a part does the same work";
 const NO_STATISTICS: &str = "left out in a job with [coded]: rows that several clients hold would count several times";
+const NO_BOUND: &str = "left out where answers are combinations, which would be cut to it";
 const FRACTIONAL: &str = "a number of which stragglers + 1 is a divisor, with the code \"fractional\"";
 const CYCLIC: &str =
     "3 to 16 with the code \"cyclic\", and no multiple of stragglers + 1, where \"fractional\" does better";
@@ -29,12 +30,18 @@ pub struct Coded {
     /// How parts are shared out. Default: `fractional`.
     #[serde(default)]
     pub code: Code,
+    /// A tree of relays with a code for each parent and its children. Default: none, clients send to the coordinator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<CodedTree>,
 }
 
 impl Coded {
-    /// Clients of a round: as many as there are parts.
+    /// Clients of a round: as many as there are parts; in a tree the children of a parent.
     #[must_use]
     pub fn clients(&self) -> u32 {
+        if let Some(tree) = self.tree {
+            return tree.children.into();
+        }
         u32::try_from(self.parts.len()).unwrap_or(u32::MAX)
     }
 
@@ -49,6 +56,7 @@ impl Coded {
     #[must_use]
     pub fn goal(&self) -> u32 {
         match self.code {
+            Code::Fractional if self.tree.is_some() => self.clients() / self.load(),
             Code::Fractional => self.clients(),
             Code::Cyclic => self.clients().saturating_sub(self.stragglers.into()),
         }
@@ -58,6 +66,7 @@ impl Coded {
     #[must_use]
     pub fn drawn(&self) -> u32 {
         match self.code {
+            _ if self.tree.is_some() => self.clients(),
             Code::Fractional => self.clients().saturating_mul(self.load()),
             Code::Cyclic => self.clients(),
         }
@@ -73,13 +82,17 @@ impl Coded {
         let load = usize::from(self.stragglers) + 1;
         let fits = self.stragglers >= 1 && load <= parts.min(EXAMPLE_SETS_MAX);
         require(fits, "[coded] stragglers", "at least 1, below the number of parts and at most 31")?;
+        let is_plain = self.code == Code::Fractional && self.tree.is_none();
+        require(is_plain || job.update.norm_max.is_none(), "[update] norm_max", NO_BOUND)?;
         match self.code {
+            _ if self.tree.is_some() => {}
             Code::Fractional => require(parts.is_multiple_of(load), "[coded] parts", FRACTIONAL)?,
             Code::Cyclic => {
                 let is_size = (3..=CYCLIC_PARTS_MAX).contains(&parts) && !parts.is_multiple_of(load);
                 require(is_size, "[coded] parts", CYCLIC)?;
             }
         }
+        self.tree.map_or(Ok(()), |tree| tree.check(self, job))?;
         require(job.data.is_none(), "data", NO_DATA)?;
         require(job.training.partial_work.is_none(), "[training] partial_work", NO_PARTIAL_WORK)?;
         require(job.group.is_none(), "[group]", "left out in a job with [coded], whose sums go to the coordinator")?;
@@ -123,9 +136,9 @@ mod tests {
     #[test]
     fn a_round_gives_out_each_part_as_often_as_it_is_held() {
         let parts = |count: usize| (0..count).map(|place| Name::try_from(format!("p{place}")).unwrap()).collect();
-        let blocks = Coded { parts: parts(6), stragglers: 2, code: Code::Fractional };
+        let blocks = Coded { parts: parts(6), stragglers: 2, code: Code::Fractional, tree: None };
         assert_eq!((blocks.clients(), blocks.load(), blocks.goal(), blocks.drawn()), (6, 3, 6, 18));
-        let cyclic = Coded { parts: parts(5), stragglers: 2, code: Code::Cyclic };
+        let cyclic = Coded { parts: parts(5), stragglers: 2, code: Code::Cyclic, tree: None };
         assert_eq!((cyclic.clients(), cyclic.goal(), cyclic.drawn()), (5, 3, 5));
     }
 }

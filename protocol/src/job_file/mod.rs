@@ -5,6 +5,7 @@ mod aggregation;
 mod analysis;
 mod change;
 mod coded;
+mod coded_tree;
 mod combine;
 mod creation;
 mod error;
@@ -38,6 +39,7 @@ pub use adapt::Adapt;
 pub use aggregation::{Aggregation, Shards};
 pub use change::RoundPolicyChange;
 pub use coded::Coded;
+pub use coded_tree::CodedTree;
 pub use combine::{
     AdaptiveClip, CenteredClipping, Combine, GeometricMedian, Krum, MultiKrum, NormClipping, QFedAvg, TrimmedMean,
 };

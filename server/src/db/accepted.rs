@@ -34,9 +34,20 @@ impl AcceptedRow {
         self.figures.read().ok_or_else(|| DbError::Corrupt(format!("{} reported no weight", self.id)))
     }
 
-    /// Of a combination of a cyclic code of so many parts: its entry for each.
+    /// Its share of a coded round.
+    pub fn share(&self) -> Option<&CodedShare> {
+        self.share.as_ref().map(|Text(Json(share))| share)
+    }
+
+    /// Of a combination of a code: its entry for each part, of which a star has so many, or run of parts.
     pub fn row(&self, parts: usize) -> Option<Vec<f64>> {
-        let Text(Json(share)) = self.share.as_ref().filter(|Text(Json(share))| share.code == Code::Cyclic)?;
+        let share = self.share()?;
+        if let Some(tree) = &share.tree {
+            return Some(tree.entries.clone());
+        }
+        if share.code != Code::Cyclic {
+            return None;
+        }
         let mut row = vec![0.0; parts];
         for part in &share.parts {
             *row.get_mut(usize::from(part.place))? = part.coefficient;

@@ -315,7 +315,8 @@ impl<'a> Transaction<'a> {
         let goal = goal_of(tx, round).await?;
         // Otherwise the round waits for its other clients, as before. In a buffer a place is free.
         let closes_between = matches!(round.policy().tempo, Tempo::Panel { .. });
-        let is_last = round.working() <= 1 || assignment.is_sum() || assignment.term().is_own() || closes_between;
+        let is_many = assignment.is_sum() || assignment.share().is_some();
+        let is_last = round.working() <= 1 || is_many || assignment.term().is_own() || closes_between;
         reports.push(assignment.id);
         *sum = sum.plus(contribution);
         *total += traffic;

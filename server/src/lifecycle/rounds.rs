@@ -115,15 +115,13 @@ fn drawn(round: &RoundRow, candidate: &Candidate) -> NewAssignment {
         client: candidate.client,
         base_version: round.base_version,
         examples: told(round, candidate),
-        places: candidate.relay.or_else(|| sum_of_parts(candidate)).unwrap_or(0),
+        places: match &candidate.share {
+            Some(share) => u32::from(share.is_sum()) * share.updates(),
+            None => candidate.relay.unwrap_or(0),
+        },
         share: candidate.share.clone(),
         term: Term::Round,
     }
-}
-
-/// Updates of the sum that the holder of a block brings.
-fn sum_of_parts(candidate: &Candidate) -> Option<u32> {
-    candidate.share.as_ref().filter(|share| share.block().is_some()).map(|share| share.updates())
 }
 
 /// Training to Aggregating: assignments of a cohort without a report expire.

@@ -3,7 +3,7 @@
 use tributary_engine::aggregate::AggregateError;
 use tributary_protocol::model::ParameterListError;
 use tributary_protocol::safetensors::ModelFileError;
-use tributary_protocol::update::FormError;
+use tributary_protocol::update::{EncodeError, FormError};
 
 use super::version::VersionError;
 use crate::blob::BlobError;
@@ -30,6 +30,9 @@ pub enum CommitError {
     Form(#[from] FormError),
     #[error(transparent)]
     Aggregate(#[from] AggregateError),
+    /// The combination of a relay has a value that is not finite.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
     /// The parent of this relay cannot be told the sum.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
@@ -47,6 +50,7 @@ impl CommitError {
             | Self::Order(_)
             | Self::Companion(_)
             | Self::Form(_)
+            | Self::Encode(_)
             | Self::Aggregate(_) => true,
         }
     }

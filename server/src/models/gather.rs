@@ -57,6 +57,18 @@ pub(crate) async fn combined(
     gather.combined(&gathering).await
 }
 
+/// The combined values of a round that is aggregating, as an update has them.
+pub(crate) async fn combined_values(
+    services: &Services,
+    sums: &Sums,
+    spec: &Arc<JobSpec>,
+    round: &RoundRow,
+) -> Result<Vec<f32>, CommitError> {
+    let (combined, total) = (combined(services, sums, spec, round).await?, spec.update.total());
+    let values = blocking(move || combined.mean(0..total)).await.ok_or(AggregateError::NoUpdates)?;
+    Ok(values.into_iter().map(|value| value as f32).collect())
+}
+
 /// Measures the norms of updates, of which nothing is stored where updates are hidden: those of the means of groups.
 async fn measure(services: &Services, spec: &Arc<JobSpec>, updates: &mut [StoredUpdate]) -> Result<(), StoredError> {
     let sink = |_: &StoredUpdate| Ok(Some(NormOf::default()));

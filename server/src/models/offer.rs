@@ -103,8 +103,11 @@ fn described(
     let left_ms = row.until_ms(round).unwrap_or(0).saturating_sub(services.clock.now_ms());
     let deadline_in_ms = u64::try_from(left_ms).ok().filter(|left_ms| *left_ms > 0)?;
     let key = row.round();
+    let branch = row.share().and_then(|share| share.tree.as_ref()?.branch);
     let seed = match round.policy().is_private {
         true => Term::private_seed(row.id),
+        // The seeds of parts follow from that of the whole tree's round.
+        false if branch.is_some() => round.seed(),
         false => row.term().seed(round.seed(), client.number),
     };
     // An update with a larger weight than the client told is refused, so the client learns what it told.
@@ -132,8 +135,9 @@ fn described(
             _ => ask_every_ms(round.cohort, ASK_EVERY_MS_MIN),
         },
         owners: files.owners,
-        coded: row.share().map(|share| Box::new(coded_terms(share, round, spec))),
-        relay: (row.is_sum() && row.share().is_none()).then(|| Box::new(relay_terms(row, round, spec))),
+        coded: row.share().filter(|_| branch.is_none()).map(|share| Box::new(coded_terms(share, round, spec))),
+        relay: (branch.is_some() || row.is_sum() && row.share().is_none())
+            .then(|| Box::new(RelayTerms { branch, ..relay_terms(row, round, spec) })),
     })
 }
 
@@ -146,9 +150,10 @@ fn coded_terms(share: &CodedShare, round: &RoundRow, spec: &Arc<JobSpec>) -> Cod
     };
     let caps = spec.with_cohort(round.policy().sum_size()).caps;
     // A job whose caps have no binary point is not created.
-    let sum = share
-        .block()
-        .and_then(|_| caps.binary_point().ok())
+    let sum = caps
+        .binary_point()
+        .ok()
+        .filter(|_| share.is_sum())
         .map(|binary_point| SumTerms { binary_point, uniform: caps.weight_max == Weight::examples(1) });
     CodedTerms { parts: share.parts.iter().map(terms).collect(), sum }
 }
@@ -156,7 +161,8 @@ fn coded_terms(share: &CodedShare, round: &RoundRow, spec: &Arc<JobSpec>) -> Cod
 /// The part of a relay in a round.
 fn relay_terms(row: &AssignmentRow, round: &RoundRow, spec: &JobSpec) -> RelayTerms {
     RelayTerms {
-        places: row.places,
+        places: row.updates_max(),
+        branch: None,
         cohort: round.policy().sum_size(),
         norm_max: round.norm_max,
         job: spec.file.clone(),

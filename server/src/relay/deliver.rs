@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::summaries;
-use tributary_protocol::device::EvaluationReport;
+use tributary_protocol::device::{EvaluationReport, UpdateQuery};
 use tributary_protocol::relay::{Delivered, Part, SumQuery};
 use tributary_protocol::scalars::Scalars;
 use tributary_protocol::state::{AbandonReason, Task};
 use tributary_protocol::sum::{SumWriter, tag};
 
+use super::combination::combination;
 use super::upstream::{Upstream, UpstreamError};
 use crate::db::{DbError, OrderRow, PartFigures, RoundKey, RoundRow, Tx};
 use crate::lifecycle::rounds;
@@ -40,6 +41,7 @@ pub(crate) async fn deliver(
 ) -> Result<(), CommitError> {
     let key = round.key();
     let part = match key.task {
+        Task::Train if round.policy().branch.is_some() => combined(services, sums, (spec, round)).await?,
         Task::Train => updates(services, sums, (spec, round), upstream.round_trip()).await?,
         Task::Evaluate => evaluations(&mut services.db.read().await?, round).await?,
         Task::Describe => descriptions(&mut services.db.read().await?, round).await?,
@@ -76,6 +78,19 @@ async fn updates(
     let bytes_below = Some(bytes_up);
     let query = SumQuery { examples, loss, steps, train_ms: work_ms, metrics, bytes_below, round_trip_ms };
     Ok(Part::Updates { body, query })
+}
+
+/// In a coded tree, whose parts have their shares of the mean already: the weight is that of one update.
+async fn combined(
+    services: &Services,
+    sums: &Sums,
+    (spec, round): (&Arc<JobSpec>, &RoundRow),
+) -> Result<Part, CommitError> {
+    let body = combination(services, sums, spec, round).await?;
+    let mut tx = services.db.read().await?;
+    let PartFigures { loss, steps, work_ms, .. } = tx.part_figures(round.key()).await?;
+    let metrics = means(&mut tx, round.key()).await?;
+    Ok(Part::Combination { body, query: UpdateQuery { weight: 1, loss, steps, train_ms: work_ms, metrics } })
 }
 
 async fn evaluations(tx: &mut Tx, round: &RoundRow) -> Result<Part, DbError> {

@@ -9,8 +9,9 @@
 //! | [`Upstream`] | the way to the parent, which the program brings |
 //! | `run` | offers places, follows the open order |
 //! | `order` | from an assignment of the parent to an open round |
-//! | `deliver` | from a closed round to the parent |
+//! | `deliver`, `combination` | from a closed round to the parent, as a sum or, in a coded tree, a combination |
 
+mod combination;
 pub(crate) mod deliver;
 mod order;
 pub(crate) mod run;

@@ -9,6 +9,7 @@ use tributary_protocol::id::Name;
 use tributary_protocol::job_file::{EvaluationPolicy, InitialModel, JobFile, ModelsKept, Retention, StopPolicy};
 use tributary_protocol::model::Companion;
 use tributary_protocol::relay::RelayTerms;
+use tributary_protocol::state::Task;
 
 use super::upstream::{Upstream, UpstreamError};
 use crate::blob::{BlobError, Workbench};
@@ -77,12 +78,12 @@ pub(super) async fn take(
     let terms = assignment.relay.as_deref();
     let terms = terms.ok_or_else(|| TakeError::Unfit("the parent gives it the work of a client".into()))?;
     let file = played(terms, population);
-    let spec = Arc::new(JobSpec::new(assignment.job, file)?).of_sums(terms.cohort);
+    let spec = Arc::new(JobSpec::new(assignment.job, file)?);
+    let spec = if terms.branch.is_some() { spec } else { spec.of_sums(terms.cohort) };
     let base_version = assignment.model_version;
     let kept = if spec.plan.masking.is_some() { GROUPS_PART } else { DELIVERY_PART };
     let left_ms = time_left_ms(assignment.deadline_in_ms, kept);
-    let policy = TaskPolicy::of_part(&spec.file, assignment.task, terms.places, terms.cohort, left_ms);
-    let policy = policy.ok_or_else(|| TakeError::Unfit(format!("the job has no rounds of {}", assignment.task)))?;
+    let policy = policy_of(&spec, assignment.task, terms, left_ms)?;
     let opening = Opening { policy, seed: assignment.seed, norm_max: terms.norm_max };
     let round = RoundKey { job: spec.id, task: assignment.task, number: assignment.round };
     let order = NewOrder { assignment: assignment.id, spec: &spec, round, base_version, opening };
@@ -101,6 +102,16 @@ pub(super) async fn take(
     let opened = opened.await;
     bench.clear().await;
     opened
+}
+
+/// The policy of its round here.
+fn policy_of(spec: &JobSpec, task: Task, terms: &RelayTerms, left_ms: i64) -> Result<TaskPolicy, TakeError> {
+    if let Some(branch) = terms.branch {
+        let policy = TaskPolicy::of_branch(&spec.file, spec.code.as_deref(), branch, left_ms);
+        return policy.ok_or_else(|| TakeError::Unfit("its place in the coded tree has nobody below".into()));
+    }
+    let policy = TaskPolicy::of_part(&spec.file, task, terms.places, terms.cohort, left_ms);
+    policy.ok_or_else(|| TakeError::Unfit(format!("the job has no rounds of {task}")))
 }
 
 /// The parent's job as it is here: its rounds are the parent's, and so is when it ends.

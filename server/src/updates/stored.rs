@@ -55,7 +55,7 @@ impl StoredUpdate {
     fn of(row: &AcceptedRow, spec: &JobSpec, round: &RoundRow) -> Result<Self, DbError> {
         let (figures, staleness) = (row.figures()?, staleness(row.base_version, round.base_version));
         let weight = spec.discount().weight(figures.contribution.weight, staleness);
-        let row_of_code = spec.file.coded.as_ref().and_then(|coded| row.row(coded.parts.len()));
+        let row_of_code = spec.file.coded.as_ref().and_then(|coded| row.row(coded.clients() as usize));
         let facts = Facts { figures, weight, enrolment: row.number, row: row_of_code };
         let (base_version, is_sum) = (row.base_version, row.is_sum);
         let body = (update_key(row.id), row.sha256()?);

@@ -1,6 +1,6 @@
 //! Two rounds of every server optimiser, with the printed digits of an independent computation in f64.
 
-use tributary_protocol::job_file::{Aggregation, BiasCorrection, Combine, ServerOptimizer};
+use tributary_protocol::job_file::{Aggregation, BiasCorrection, ServerOptimizer};
 use tributary_protocol::rate::RateSchedule;
 
 use super::optimizer_of;

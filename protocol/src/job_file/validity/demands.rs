@@ -35,7 +35,7 @@ pub(super) fn of(job: &JobFile) -> Vec<Setting> {
         vec![evaluation(job.evaluation.as_ref()), privacy(job.privacy.is_some())],
         secure_aggregation(job),
         group(job.group.as_ref()),
-        vec![coded(job.coded.as_ref()), shards(&job.aggregation)],
+        vec![coded(job.coded.as_ref()), coded_tree(job.coded.as_ref()), shards(&job.aggregation)],
     ]
     .concat()
 }
@@ -121,6 +121,13 @@ fn shards(aggregation: &Aggregation) -> Setting {
     Setting::of("[aggregation] shards")
         .needs(&[Need::SumAlone], "lets each coordinator add up a range of the parameters, and none sees whole updates")
         .when(aggregation.shards.is_some())
+}
+
+fn coded_tree(coded: Option<&Coded>) -> Setting {
+    Setting::of("[coded] tree")
+        .needs(&[Need::ExactUpdates], "multiplies updates by factors on each level")
+        .needs(&[Need::EqualWeights], "gives each part its share before anybody has told its examples")
+        .when(coded.is_some_and(|coded| coded.tree.is_some()))
 }
 
 fn cohorts(round: &RoundPolicy) -> Vec<Setting> {

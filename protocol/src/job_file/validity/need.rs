@@ -141,7 +141,7 @@ impl Need {
             Self::PersonalParameters => "leave out personal_epochs, or name parameters in [model] personal",
             Self::SeparateParameters => "use linear layers",
             Self::ExactModel => "set codec = \"f32\" and no delta in [download]",
-            Self::ExactUpdates => "set codec = \"f32\" in [update], or code = \"fractional\" in [coded]",
+            Self::ExactUpdates => "set codec = \"f32\" in [update], or code = \"fractional\" without a tree in [coded]",
             Self::DeltaAlone => "set algorithm = { kind = \"plain\" } or \"fed_prox\"",
             Self::Figures => {
                 "draw cohorts with selection = { kind = \"uniform\" }, evaluate with where = \"coordinator\", and leave \

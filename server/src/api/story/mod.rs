@@ -53,7 +53,7 @@ impl Selection {
             }
         };
         let available = places(&eligible);
-        let coded = Coding::of(&spec.file, spec.code.as_deref()).filter(|_| row.task == Task::Train);
+        let coded = Coding::of(&spec.file, spec.code.as_deref(), policy.branch).filter(|_| row.task == Task::Train);
         let lacking = coded.and_then(|coding| coding.lacking(&eligible));
         let enrolled = match available < policy.minimum {
             true => Some(Enrolled::read(tx, &spec.file, row.task, row.number).await?),

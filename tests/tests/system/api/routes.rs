@@ -96,6 +96,8 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
         (Method::GET, format!("/assignments/{assignment}")),
         (Method::PUT, format!("/assignments/{assignment}/update?weight=1&loss=1&steps=1&train_ms=1")),
         (Method::PATCH, format!("/assignments/{assignment}/update?weight=1&loss=1&steps=1&train_ms=1")),
+        (Method::PUT, format!("/assignments/{assignment}/parts/0?weight=1&loss=1&steps=1&train_ms=1")),
+        (Method::PATCH, format!("/assignments/{assignment}/parts/0?weight=1&loss=1&steps=1&train_ms=1")),
         (Method::PUT, "/relay/jobs".into()),
         (Method::PUT, format!("/assignments/{assignment}/sum?examples=1&steps=1&train_ms=1")),
         (Method::PATCH, format!("/assignments/{assignment}/sum?examples=1&steps=1&train_ms=1")),

@@ -35,6 +35,7 @@ pub(super) const POLICY: TaskPolicy = TaskPolicy {
     clip_norm: None,
     is_private: false,
     part_of: None,
+    branch: None,
 };
 
 /// What rounds open with.

@@ -27,15 +27,15 @@ use crate::support::{Answer, Device, World, figures, http, job_file, within_reas
 
 /// A client's trainer over the parts that it holds. One that is stuck is asked to train and never comes back. One that
 /// waits is asked twice for each training, as a trainer that works elsewhere is.
-struct Holder {
+pub(super) struct Holder {
     sets: Sets,
-    is_stuck: bool,
+    pub(super) is_stuck: bool,
     waits: bool,
     has_waited: bool,
 }
 
 impl Holder {
-    fn of(parts: &[usize]) -> Self {
+    pub(super) fn of(parts: &[usize]) -> Self {
         let with =
             |sets: Sets, part: &usize| sets.with(&format!("p{part}"), LayerTrainer::new(examples(*part))).unwrap();
         Self { sets: parts.iter().fold(Sets::new(), with), is_stuck: false, waits: false, has_waited: false }
@@ -68,11 +68,11 @@ impl Trainer for Holder {
     }
 }
 
-fn names(parts: usize) -> Vec<String> {
+pub(super) fn names(parts: usize) -> Vec<String> {
     (0..parts).map(|part| format!("p{part}")).collect()
 }
 
-fn job(coded: &Value, changes: &Value) -> Value {
+pub(super) fn job(coded: &Value, changes: &Value) -> Value {
     let mut file = job_file(&json!({
         "training": { "epochs": 1, "batch_size": 7, "optimizer": { "kind": "sgd", "learning_rate": 0.2 } },
         "round": { "deadline_ms": 600_000 },
@@ -90,7 +90,7 @@ fn job(coded: &Value, changes: &Value) -> Value {
 }
 
 /// Takes part for as long as it is polled. Ends when a session ends with a refusal.
-async fn take_part(world: &World, mut trainer: Holder) {
+pub(super) async fn take_part(world: &World, mut trainer: Holder) {
     let directory = TempDir::new().unwrap();
     let builder = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory.path());
     let client = builder.http_client(http()).build().unwrap();
@@ -99,7 +99,7 @@ async fn take_part(world: &World, mut trainer: Holder) {
     }
 }
 
-async fn completed(world: &World, job: JobId) {
+pub(super) async fn completed(world: &World, job: JobId) {
     let mut changes = world.app().signals.watch();
     while world.job_now(job).await.head.state != JobState::Completed {
         changes.changed().await.unwrap();
@@ -132,12 +132,12 @@ async fn versions_of(file: &Value, holders: Vec<Holder>) -> (World, JobId, Vec<V
     (world, job, files)
 }
 
-fn values(file: &[u8]) -> Vec<f32> {
+pub(super) fn values(file: &[u8]) -> Vec<f32> {
     let header = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
     file[8 + header..].chunks(4).map(|value| f32::from_le_bytes(value.try_into().unwrap())).collect()
 }
 
-fn distance(one: &[f32], other: &[f32]) -> f64 {
+pub(super) fn distance(one: &[f32], other: &[f32]) -> f64 {
     assert_eq!(one.len(), other.len());
     one.iter().zip(other).map(|(one, other)| f64::from((one - other).abs())).fold(0.0, f64::max)
 }

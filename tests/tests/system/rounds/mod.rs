@@ -11,6 +11,7 @@ mod central;
 mod clocked;
 mod cluster;
 mod coded;
+mod coded_tree;
 mod drivers;
 mod evaluation;
 mod goal_and_deadline;

@@ -183,6 +183,13 @@ pub(super) const CHANGES: &[Change] = &[
         "coded.parts = ['a', 'b', 'c']\ncoded.stragglers = 1\ncoded.code = 'cyclic'",
         "update.codec = 'f32'",
     ),
+    with(
+        "coded, tree",
+        "coded.parts = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h']\ncoded.stragglers = 1\n\
+         coded.tree = { children = 2, levels = 2 }",
+        "update.codec = 'f32'\naggregation.combine = 'uniform_mean'",
+    ),
+    alone("aggregation.shards", "aggregation.shards = 3"),
     with("group, gossip", "group.topology = { kind = 'gossip', graph = 'torus', steps = 4 }", UNIFORM),
 ];
 
