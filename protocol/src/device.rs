@@ -420,8 +420,8 @@ pub struct Plan {
     /// Whether each client trains on the parts that its assignment names ([`Assignment::coded`]). Absent otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub coded: bool,
-    /// Into how many parts each update is cut, each of which is sent to the coordinator that its assignment names. Absent
-    /// where an update is one body.
+    /// Into how many parts each update is cut, each of which is sent to the coordinator that its assignment names.
+    /// Absent where an update is one body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shards: Option<u16>,
 }

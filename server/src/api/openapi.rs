@@ -259,6 +259,7 @@ fn path_parameter(path: &str, name: &str) -> Parameter {
         "assignment" => (AssignmentId::schema(), "The assignment's id."),
         "release" => (ReleaseId::schema(), "The release's id."),
         "group" => (GroupId::schema(), "The group's id."),
+        "part" => (u32::schema(), "The number of the part among those of its update, from 0."),
         "rank" => (u32::schema(), "The place in the group of the member that sends over the link, from 0."),
         "population" => (Name::schema(), "The population's name."),
         "account" => (Name::schema(), "The account's name."),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use tributary_engine::aggregate::AggregateError;
 use tributary_engine::job::JobSpec;
 use tributary_protocol::id::JobId;
 use tributary_protocol::state::{AbandonReason, Phase, Task};
@@ -75,7 +74,7 @@ async fn make(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow, own: &[u16
 async fn fail(driver: &Driver, round: &RoundRow, error: CommitError) -> Result<(), DriverError> {
     let (services, key) = (&driver.services, round.key());
     let reason = match &error {
-        CommitError::Aggregate(AggregateError::NotFinite { .. }) => AbandonReason::NotFinite,
+        error if error.is_not_finite() => AbandonReason::NotFinite,
         error if error.is_lasting() => AbandonReason::Fault,
         _ => return Err(error.into()),
     };

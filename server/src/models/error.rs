@@ -39,6 +39,11 @@ pub enum CommitError {
 }
 
 impl CommitError {
+    /// Whether the model would have had a value that is not finite.
+    pub(crate) fn is_not_finite(&self) -> bool {
+        matches!(self, Self::Aggregate(AggregateError::NotFinite { .. }))
+    }
+
     /// Whether the next attempt would fail in the same way, because stored data cannot be read.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {

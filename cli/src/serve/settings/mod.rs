@@ -163,8 +163,8 @@ struct ServeSettings {
     /// restarts with the same name has its jobs back at once.
     #[arg(long, env = "TRIBUTARY_NODE", value_name = "NAME")]
     node: Option<Name>,
-    /// The address at which clients reach this one of several coordinators, for the parts of updates in jobs with shards
-    /// [default: clients send all parts to the coordinator that they know].
+    /// The address at which clients reach this one of several coordinators, for the parts of updates in jobs with
+    /// shards [default: clients send all parts to the coordinator that they know].
     #[arg(long, env = "TRIBUTARY_NODE_URL", value_name = "URL")]
     node_url: Option<HttpUrl>,
     /// How long the jobs of a dead coordinator wait until another one drives them (10s, 1min) [default: 10s].

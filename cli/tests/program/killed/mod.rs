@@ -7,7 +7,6 @@
 
 mod buffered;
 mod coded;
-mod coded_tree;
 pub(crate) mod fleet;
 mod members;
 mod private;

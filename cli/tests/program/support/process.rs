@@ -82,11 +82,6 @@ impl Process {
 }
 
 impl Process {
-    /// Its number, by which signals reach it.
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Asks it to stop, as a service manager does. Returns when it has, without a failure.
     pub(crate) async fn stopped(mut self) {
         let mut a_child_ended = signal(SignalKind::child()).unwrap();

@@ -148,6 +148,12 @@ export interface Aggregation {
   optimizer?: ServerOptimizer;
   /** Schedule of the optimiser's learning rate. Default: constant. */
   schedule?: RateSchedule;
+  /**
+   * Into how many ranges of parameters the sum of a round is cut, each at one of several coordinators: 2
+   * to 64, or `auto` for as many as there are coordinators when the job is created. Default: one
+   * coordinator adds up all.
+   */
+  shards?: Shards;
 }
 
 /** What a client optimises, and how its steps count. */
@@ -414,6 +420,9 @@ export type AuditRow = AuditEntry & {
   folded?: FoldedEntries;
 };
 
+/** The word `auto`. */
+export type Auto = "auto";
+
 /**
  * The version whose accuracy has the highest lower bound, or without accuracies the lowest loss. Of
  * equal ones, the oldest.
@@ -441,6 +450,14 @@ export interface Blocks {
    * error. Blocks do not cross parameters.
    */
   block?: number;
+}
+
+/** A member of a coded tree, with all members below it. */
+export interface Branch {
+  /** Levels above it: 1 of a child of the root. */
+  level: number;
+  /** Its number in its level, from 0. The children of member `m` are `n m` to `n m + n - 1`. */
+  member: number;
 }
 
 /** What one job has spent of a shared budget. */
@@ -838,6 +855,11 @@ export interface Coded {
    * so many parts and one more, at most 32.
    */
   stragglers: number;
+  /**
+   * A tree of relays with a code for each parent and its children. Default: none, clients send to the
+   * coordinator.
+   */
+  tree?: CodedTree;
 }
 
 /** The work of one client in a coded round. */
@@ -846,6 +868,18 @@ export interface CodedTerms {
   parts: PartTerms[];
   /** How their exact sum is made. Absent where the client sends a combination, as an f32 update. */
   sum?: SumTerms;
+}
+
+/**
+ * A tree in which each parent has a code for its children. The children of the coordinator are relays,
+ * and those of the last level are clients. A relay has one client more, which trains on what the relay
+ * keeps.
+ */
+export interface CodedTree {
+  /** Children of each parent, of which it does without `stragglers`. */
+  children: number;
+  /** Levels below the coordinator: 2. The data has as many parts as `tributary tree plan` says. */
+  levels: number;
 }
 
 /** A column of a table, and how its values become inputs. */
@@ -1187,6 +1221,12 @@ export interface DeviceAssignment {
   model_sha256: Sha256Hash;
   /** Model version to train from or to evaluate. */
   model_version: number;
+  /**
+   * The URLs of the coordinators that add up the parts of the update, in the order of the parts; null
+   * for the one that the client knows. Any other coordinator takes a part as well. Absent where an
+   * update is one body.
+   */
+  owners?: (string | null)[];
   /** Model, training settings and codec. */
   plan: Plan;
   /** The part of a relay in the round. Absent for clients. */
@@ -2630,6 +2670,11 @@ export interface Plan {
    * Absent where each sends its own to the coordinator.
    */
   ring?: boolean;
+  /**
+   * Into how many parts each update is cut, each of which is sent to the coordinator that its assignment
+   * names. Absent where an update is one body.
+   */
+  shards?: number;
   /** Local training settings. */
   training: Training;
   /**
@@ -2955,6 +3000,11 @@ export interface RelayOffer {
 
 /** What a relay needs to play its part of a round. */
 export interface RelayTerms {
+  /**
+   * The place of the relay in a coded tree, where the job's `[coded]` says how many clients take part.
+   * Absent in other rounds.
+   */
+  branch?: Branch;
   /**
    * Clients of the whole round. With the caps of the job they fix the binary point, which all its sums
    * share.
@@ -3774,6 +3824,9 @@ export interface ShapeCount {
   /** The course, as in the field `shape` of an assignment. */
   shape: string;
 }
+
+/** The number of shards. */
+export type Shards = number | Auto;
 
 /** A share of clients in millionths: 1 to 1,000,000. */
 export type Share = number;
