@@ -148,6 +148,7 @@ async fn every_call_of_the_document_exists() {
                 .replace("{population}", "nobody")
                 .replace("{number}", "1")
                 .replace("{rank}", "0")
+                .replace("{part}", "0")
                 .replace("{version}", "0");
             assert!(!made_up.contains('{'), "{made_up}");
             let Some(needed) = operation["security"][0].as_object() else {
