@@ -263,7 +263,7 @@ async fn played(coordinator: &CoordinatorProcess, args: &CodedArgs, file: JobFil
 }
 
 /// Waits until so many rounds are committed.
-async fn committed(coordinator: &CoordinatorProcess, job: JobId, rounds: u32) -> Result<(), CliError> {
+pub(crate) async fn committed(coordinator: &CoordinatorProcess, job: JobId, rounds: u32) -> Result<(), CliError> {
     let clock = Stopwatch::start();
     while clock.elapsed().as_secs() < ROUND_S_MAX {
         if coordinator.api.job(job).await?.head.rounds_committed >= rounds {

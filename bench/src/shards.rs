@@ -6,7 +6,6 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
@@ -19,13 +18,14 @@ use tributary_client::{
     AlwaysOn, Client, EvaluateTask, Evaluated, MemoryStore, TrainError, TrainTask, Trained, Trainer,
 };
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{JobId, Name};
+use tributary_protocol::id::Name;
 use tributary_protocol::job_file::{JobFile, Shards};
 use tributary_protocol::sealed::Sealed;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{Phase, Task};
 use tributary_protocol::update::Codec;
 
+use crate::coded::committed;
 use crate::error::BenchError;
 use crate::fleet;
 use crate::process::{CoordinatorProcess, Options, operator_token, population_name};
@@ -33,13 +33,9 @@ use tributary::api::collect;
 use tributary::error::CliError;
 use tributary::options::parse_codec;
 use tributary::output::Output;
-use tributary::stopwatch::Stopwatch;
 
 /// Rounds before the measured ones, in which files grow and caches fill.
 const WARM_UP_ROUNDS: u32 = 1;
-/// How often the coordinator is asked for its progress.
-const LOOK: Duration = Duration::from_millis(20);
-const ROUND_S_MAX: u64 = 900;
 /// Values of the table from which updates are made.
 const TABLE: usize = 1 << 16;
 /// Bytes that a tap hands on at a time.
@@ -178,18 +174,6 @@ fn job_file(args: &ShardsArgs, coordinators: u16, population: &Name) -> Result<J
     Ok(file)
 }
 
-/// Waits until so many rounds are committed.
-async fn committed(coordinator: &CoordinatorProcess, job: JobId, rounds: u32) -> Result<(), CliError> {
-    let clock = Stopwatch::start();
-    while clock.elapsed().as_secs() < ROUND_S_MAX {
-        if coordinator.api.job(job).await?.head.rounds_committed >= rounds {
-            return Ok(());
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-    Err(BenchError::TooSlow { what: "the commit of a round", limit_s: ROUND_S_MAX }.into())
-}
-
 /// A client that adds values from a table, in an order of its own.
 struct Adds {
     client: u32,
@@ -220,7 +204,7 @@ struct Tap {
 }
 
 impl Tap {
-    /// Opens it. Connections wait until they are told where they lead.
+    /// Opens a tap. Its connections wait until the sender has an address for them.
     async fn open() -> Result<(Self, watch::Sender<Option<SocketAddr>>), CliError> {
         let failed = |error: std::io::Error| BenchError::Connection(error.to_string());
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;

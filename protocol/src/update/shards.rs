@@ -249,7 +249,7 @@ mod tests {
         Ok((values, decoder.finish()?.norm))
     }
 
-    /// Goal: whoever cuts an update and adds its parts apart has the values of the update, with every codec.
+    /// Goal: with every codec the parts of an update hold its values.
     #[test]
     fn the_parts_of_an_update_have_its_values() {
         let shapes: &[&[usize]] = &[&[300, 1_000], &[7], &[2, SECTION], &[1 << 17]];

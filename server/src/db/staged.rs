@@ -102,8 +102,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Takes over a body that is written by one coordinator after another, at a length at which one has handed it over.
-    /// Whoever was at it can add nothing more. None when it is obsolete. Returns its row, and as it was before.
+    /// Takes over a body that coordinators write one after another, and cuts it to the length at which it was handed
+    /// over. Earlier writers can add nothing more. Returns its new row and its former one; none for an obsolete body.
     pub async fn take_staged(&mut self, id: &str, bytes: u64) -> Result<Option<(StagedRow, StagedRow)>, DbError> {
         let sql = concat!(
             "select ",

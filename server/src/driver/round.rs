@@ -17,7 +17,7 @@ use crate::models::error::CommitError;
 use crate::relay::deliver::deliver;
 use crate::runtime::clock::Stopwatch;
 
-/// Takes a step. A round that it ends is told of. Returns false for one that waits for other coordinators.
+/// Takes a step, and logs the end of a round. Returns false if the step waits for other coordinators.
 pub(super) async fn take(
     driver: &Driver,
     spec: &Arc<JobSpec>,

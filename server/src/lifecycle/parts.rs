@@ -1,7 +1,7 @@
 //! Parts of an update: each is stored when it comes, and the last one makes the report of its assignment whole.
 
 use tributary_protocol::hash::Sha256Hasher;
-use tributary_protocol::update::NORM_TOLERANCE;
+use tributary_protocol::update::{UpdateError, UpdateLimits};
 
 use super::assignments::Refusal;
 use crate::db::{AssignmentRow, PartRow, Report, RoundRow, Tx};
@@ -55,10 +55,11 @@ pub(super) async fn come(
     }
     parts.sort_unstable_by_key(|part| part.part);
     let norm = parts.iter().map(|part| part.squares).sum::<f64>().sqrt();
-    if let Some(norm_max) = round.norm_max.filter(|norm_max| norm > norm_max * (1.0 + NORM_TOLERANCE)) {
-        return Err(Refusal::Unfit(format!(
-            "the norm of the update is {norm}, above the round's largest of {norm_max}"
-        )));
+    let limits =
+        UpdateLimits { norm_max: round.norm_max.unwrap_or(f64::INFINITY), ..UpdateLimits::of_magnitude(f32::MAX) };
+    if !limits.allow_norm(norm) {
+        let long = UpdateError::NormTooLarge { norm, norm_max: limits.norm_max };
+        return Err(Refusal::Unfit(long.to_string()));
     }
     report.figures.norm = report.figures.norm.map(|_| norm);
     let mut hasher = Sha256Hasher::new();

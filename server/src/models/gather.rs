@@ -25,6 +25,7 @@ use crate::db::RoundRow;
 use crate::runtime::lock::Locked;
 use crate::runtime::offload::{Offload, blocking};
 use crate::services::Services;
+use crate::updates::parts::take_out_unfinished;
 use crate::updates::rebuild::fold_missing;
 use crate::updates::stored::{StoredError, StoredUpdate, accepted, each};
 use crate::updates::sums::{RoundSum, SharedSum, Sums};
@@ -92,6 +93,7 @@ pub(crate) async fn running_sum(
         sum.close().await;
         if !sum.is_invalid() {
             fold_missing(services, spec, round, &sum).await?;
+            take_out_unfinished(services, spec, round, &sum).await?;
         }
         if !sum.is_invalid() {
             return Ok(sum);

@@ -30,7 +30,6 @@ use crate::db::{DbError, MadeFor, ModelFileRow, RoundRow};
 use crate::lifecycle::rounds;
 use crate::runtime::offload::Offload;
 use crate::services::Services;
-use crate::updates::parts::take_out_unfinished;
 use crate::updates::stored::accepted;
 use crate::updates::sums::{SharedSum, Sums};
 
@@ -99,7 +98,7 @@ pub(crate) async fn make_range(
         return Ok(());
     }
     let making = making.map(|(_, state)| read(&state)).transpose()?;
-    let sum = whole_sum(services, sums, &of_shard, round).await?;
+    let sum = running_sum(services, sums, &of_shard, round).await?;
     let updates = accepted(&services.db, &of_shard, round).await?;
     let count = updates.iter().map(|update| update.facts.figures.contribution.updates).sum();
     let combined = Arc::new(OfShard { sum, shard: shard.clone(), total: spec.update.total() });
@@ -170,22 +169,6 @@ pub(crate) async fn commit_ranges(
     let mut version = NewVersion { row, bodies, clip_share: None };
     rounds::commit(services, round.key(), &mut version, &statistics).await?;
     Ok(true)
-}
-
-/// The sum of a shard, with the parts of every update that counts and no other.
-async fn whole_sum(
-    services: &Services,
-    sums: &Sums,
-    spec: &Arc<JobSpec>,
-    round: &RoundRow,
-) -> Result<SharedSum, CommitError> {
-    loop {
-        let sum = running_sum(services, sums, spec, round).await?;
-        take_out_unfinished(services, spec, round, &sum).await?;
-        if !sum.is_invalid() {
-            return Ok(sum);
-        }
-    }
 }
 
 /// The files of the version, as they were kept or empty: the model, then its companions.
