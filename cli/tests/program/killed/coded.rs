@@ -22,8 +22,9 @@ const HELD: [[usize; 2]; 4] = [[0, 1], [2, 3], [0, 1], [2, 3]];
 /// Only a failing test ever waits that long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn write_parts(folder: &Path) {
-    for (name, place) in PARTS.iter().zip(0u64..) {
+/// Forty examples for each part.
+pub(super) fn write_parts(folder: &Path, names: impl IntoIterator<Item = String>) {
+    for (name, place) in names.into_iter().zip(0u64..) {
         let mut stream = Seed(8).derive("part", place).stream();
         let rows = (0..40).map(|_| {
             let [a, b] = [(); 2].map(|()| stream.uniform(-1.0, 1.0));
@@ -34,18 +35,23 @@ fn write_parts(folder: &Path) {
     }
 }
 
-fn start(url: &str, token: &str, (place, folder): (usize, &Path)) -> Child {
+/// A client of this name that holds these parts.
+pub(super) fn start(
+    (url, token): (&str, &str),
+    (name, parts): (&str, impl IntoIterator<Item = String>),
+    folder: &Path,
+) -> Child {
     let mut arguments: Vec<String> =
         ["client", "run", "--server", url, "--token", token].into_iter().map(str::to_owned).collect();
-    arguments.extend(["--state-dir".to_owned(), format!("state-{place}")]);
-    for part in HELD[place] {
-        arguments.extend(["--part".to_owned(), format!("{name}={name}.csv", name = PARTS[part])]);
+    arguments.extend(["--state-dir".to_owned(), format!("state-{name}")]);
+    for part in parts {
+        arguments.extend(["--part".to_owned(), format!("{part}={part}.csv")]);
     }
     client(&arguments, folder)
 }
 
 /// SIGSTOP.
-fn stop(client: &Child) {
+pub(super) fn stop(client: &Child) {
     let stopped = Command::new("kill").args(["-STOP", &client.id().to_string()]).status().unwrap();
     assert!(stopped.success());
 }
@@ -53,7 +59,7 @@ fn stop(client: &Child) {
 /// The model after a round in which these clients fall silent.
 async fn play(silent: &[usize]) -> Sha256Hash {
     let folder = tempfile::tempdir().unwrap();
-    write_parts(folder.path());
+    write_parts(folder.path(), PARTS.map(str::to_owned));
     let setup = Setup::new(folder.path().join("db.sqlite").display().to_string());
     let process = Process::start(setup.clone()).await;
     let url = format!("http://{}", process.address);
@@ -70,7 +76,8 @@ async fn play(silent: &[usize]) -> Sha256Hash {
     let mut clients = Vec::new();
     let played = async {
         for place in 0..HELD.len() {
-            clients.push(start(&url, &token, (place, folder.path())));
+            let parts = HELD[place].map(|part| PARTS[part].to_owned());
+            clients.push(start((&url, &token), (&place.to_string(), parts), folder.path()));
             // The last one lets the round begin.
             if place + 1 < HELD.len() {
                 operator.are_online(place + 1).await;

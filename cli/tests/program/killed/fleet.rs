@@ -28,18 +28,24 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Enrols them one after the other, so that their numbers follow their order.
     pub(crate) async fn enrol(server: &str, enrolment: &str, count: u32, learns: Learns) -> Self {
-        Self::enrolled(server, enrolment, count, learns, |builder| builder.clock(Arc::new(JumpingClock::default())))
+        Self::enrol_at(&[server.to_owned()], enrolment, count, learns).await
+    }
+
+    /// The same at several coordinators, in turn.
+    pub(crate) async fn enrol_at(servers: &[String], enrolment: &str, count: u32, learns: Learns) -> Self {
+        Self::enrolled(servers, enrolment, count, learns, |builder| builder.clock(Arc::new(JumpingClock::default())))
             .await
     }
 
     /// Those that connect to each other. Their time is the machine's: a neighbour that is asked for too fast is not
     /// there yet.
     pub(crate) async fn listening(server: &str, enrolment: &str, count: u32) -> Self {
-        Self::enrolled(server, enrolment, count, Learns::Drawn, |builder| builder.listen("127.0.0.1:0", None)).await
+        let listens = |builder: Builder| builder.listen("127.0.0.1:0", None);
+        Self::enrolled(&[server.to_owned()], enrolment, count, Learns::Drawn, listens).await
     }
 
     async fn enrolled(
-        server: &str,
+        servers: &[String],
         enrolment: &str,
         count: u32,
         learns: Learns,
@@ -47,7 +53,7 @@ impl Fleet {
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut clients = Vec::new();
-        for number in 0..count {
+        for (number, server) in (0..count).zip(servers.iter().cycle()) {
             let builder = Client::builder(server, enrolment).state_dir(directory.path().join(number.to_string()));
             let client = made(builder).build().unwrap();
             client.enrol().await.unwrap();

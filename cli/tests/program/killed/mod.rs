@@ -7,10 +7,12 @@
 
 mod buffered;
 mod coded;
+mod coded_tree;
 pub(crate) mod fleet;
 mod members;
 mod private;
 mod ring;
+mod shards;
 
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use serde_json::Value;
-use tokio::sync::RwLock;
+use tokio::sync::{RwLock, watch};
 use tributary_protocol::seed::{Seed, Stream};
 
 use super::process::{Process, Setup};
@@ -18,14 +18,24 @@ pub(crate) struct Host {
     /// `None` between two processes.
     process: RwLock<Option<Process>>,
     plan: Mutex<Plan>,
+    kills: watch::Sender<u32>,
 }
 
 /// The times of the kills.
 struct Plan {
     stream: Stream,
+    /// Most pieces between two kills.
+    gap_max: u64,
     pieces_left: u64,
     kills_left: u32,
-    kills: u32,
+}
+
+impl Plan {
+    fn of(kills: u32, gap_max: u64, seed: Seed) -> Self {
+        let mut stream = seed.stream();
+        let pieces_left = stream.below(gap_max);
+        Self { stream, gap_max, pieces_left, kills_left: kills }
+    }
 }
 
 /// The fate of the piece of traffic at which a process is killed.
@@ -40,8 +50,8 @@ pub(super) enum Piece {
 impl Host {
     /// A place for a process, so that proxies can lead to it before it starts.
     pub(crate) fn new() -> Arc<Self> {
-        let plan = Plan { stream: Seed(0).stream(), pieces_left: 0, kills_left: 0, kills: 0 };
-        Arc::new(Self { setup: OnceLock::new(), process: RwLock::new(None), plan: Mutex::new(plan) })
+        let (plan, kills) = (Mutex::new(Plan::of(0, 1, Seed(0))), watch::Sender::new(0));
+        Arc::new(Self { setup: OnceLock::new(), process: RwLock::new(None), plan, kills })
     }
 
     /// The first start; returns the first line of the output.
@@ -78,14 +88,20 @@ impl Host {
 
     /// Starts to count pieces of traffic.
     pub(crate) fn kill_at_seeded_moments(&self, kills: u32, seed: Seed) {
-        let mut stream = seed.stream();
-        let pieces_left = stream.below(GAP_MAX);
-        *self.plan.lock().unwrap() = Plan { stream, pieces_left, kills_left: kills, kills: 0 };
+        *self.plan.lock().unwrap() = Plan::of(kills, GAP_MAX, seed);
+    }
+
+    /// Kills the process once, within so many pieces of traffic. Returns when it does.
+    pub(crate) async fn kill_within(&self, pieces: u64, seed: Seed) {
+        let (mut kills, before) = (self.kills.subscribe(), self.kills());
+        *self.plan.lock().unwrap() = Plan::of(1, pieces, seed);
+        // The sender lives as long as the host.
+        let _ = kills.wait_for(|kills| *kills > before).await;
     }
 
     /// How often the process was killed.
     pub(crate) fn kills(&self) -> u32 {
-        self.plan.lock().unwrap().kills
+        *self.kills.borrow()
     }
 
     /// Counts a piece; returns its fate if the process is to be killed now.
@@ -99,8 +115,9 @@ impl Host {
             return None;
         }
         plan.kills_left -= 1;
-        plan.kills += 1;
-        plan.pieces_left = plan.stream.below(GAP_MAX);
+        let gap_max = plan.gap_max;
+        plan.pieces_left = plan.stream.below(gap_max);
+        self.kills.send_modify(|kills| *kills += 1);
         Some(if plan.stream.below(2) == 0 { Piece::Lost } else { Piece::Delivered })
     }
 }

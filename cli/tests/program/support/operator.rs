@@ -5,7 +5,7 @@ use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Secret;
-use tributary_protocol::operator::{Assignment, Page, Round, RoundDetail, RoundGroup};
+use tributary_protocol::operator::{Assignment, Node, Page, Round, RoundDetail, RoundGroup};
 use tributary_protocol::relay::RELAY_ATTRIBUTE;
 use tributary_protocol::state::Phase;
 
@@ -106,6 +106,13 @@ impl Operator {
         }
     }
 
+    /// Returns when a relay knows a job of its parent.
+    pub(crate) async fn knows(&self, job: &str) {
+        while !self.get("jobs").await["items"].as_array().unwrap().iter().any(|known| known["id"] == job) {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Returns when the job is completed.
     pub(crate) async fn completed(&self, job: &str) {
         self.becomes(job, &format!("jobs/{job}"), |job| job["state"] == "completed").await;
@@ -167,6 +174,14 @@ impl Operator {
     /// The groups of a round whose updates are masked.
     pub(crate) async fn groups(&self, job: &str, round: u32) -> Vec<RoundGroup> {
         self.round(job, round).await.groups
+    }
+
+    /// The name of the coordinator that drives a job; none while it changes.
+    pub(crate) async fn driver(&self, job: &str) -> Option<String> {
+        let nodes = self.get("nodes").await;
+        let nodes: Page<Node> = serde_json::from_value(nodes).unwrap();
+        let drives = |node: &Node| node.leases.iter().any(|lease| lease.job.to_string() == job);
+        nodes.items.into_iter().find(drives).map(|node| node.id.to_string())
     }
 
     /// What a private job promises and has spent.

@@ -9,6 +9,9 @@ use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tributary_protocol::id::{Secret, SecretKind};
 
+/// How long a coordinator counts as alive that says nothing, where there are others.
+const SHORT_LEASE: &str = "2s";
+
 /// The settings of every process of a run.
 #[derive(Clone)]
 pub(crate) struct Setup {
@@ -17,6 +20,15 @@ pub(crate) struct Setup {
     pub(crate) token: Secret,
     /// Of a relay.
     pub(crate) parent: Option<Parent>,
+    pub(crate) node: Node,
+}
+
+/// One of the coordinators on a database.
+#[derive(Clone)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    /// Where its clients reach it, if it tells them.
+    pub(crate) url: Option<String>,
 }
 
 /// What a relay knows of its parent.
@@ -31,7 +43,8 @@ pub(crate) struct Parent {
 impl Setup {
     pub(crate) fn new(database: impl Into<String>) -> Self {
         let token = Secret::from_random(SecretKind::Operator, [7; 32]);
-        Self { database: database.into(), token, parent: None }
+        let node = Node { name: "one".into(), url: None };
+        Self { database: database.into(), token, parent: None, node }
     }
 
     fn command(&self) -> Command {
@@ -44,8 +57,12 @@ impl Setup {
                 command.arg("--state-dir").arg(&parent.state_folder)
             }
         };
+        if let Some(url) = &self.node.url {
+            command.args(["--lease", SHORT_LEASE, "--node-url", url]);
+        }
         command
-            .args(["--listen", "127.0.0.1:0", "--node", "one", "--log", "error", "--database", &self.database])
+            .args(["--listen", "127.0.0.1:0", "--node", &self.node.name, "--log", "error"])
+            .args(["--database", &self.database])
             .env("TRIBUTARY_OPERATOR_TOKEN", self.token.expose())
             .env_remove("TRIBUTARY_CONFIG")
             .env_remove("TRIBUTARY_BLOBS")
