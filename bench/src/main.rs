@@ -12,12 +12,14 @@ mod fleet;
 mod gossip;
 mod line;
 mod load;
+mod lobby;
 mod populations;
 mod predict;
 mod privacy;
 mod process;
 mod quantile;
 mod recovery;
+mod relays;
 mod ring;
 mod rollout;
 mod round;
@@ -67,11 +69,14 @@ enum BenchCommand {
     Aggregate(aggregate::AggregateArgs),
     /// Bytes and processor time of the root of a tree of relays, beside a coordinator with the same clients.
     Tree(tree::TreeArgs),
+    /// Memory and processor time while clients wait below relays, beside a coordinator with the same clients.
+    Lobby(lobby::LobbyArgs),
     /// Memory, processor time and bytes of several coordinators that add up shards, beside one.
     Shards(shards::ShardsArgs),
     /// Bytes, processor time and wall time of groups that add up among themselves, in this process.
     Ring(ring::RingArgs),
-    /// Time of a round while some members are slow: coded, over-selected, waiting for all of them, and as a ring.
+    /// Time of a round while some members are slow: coded, a coded tree, over-selected, waiting for all of them,
+    /// and as a ring.
     ///
     /// A coordinator in a separate process, and clients of the SDK in this one, whose training waits for a given time.
     /// The time of an iteration is from the draw of a round to its commit, by the coordinator's clock. A client whose
@@ -158,6 +163,7 @@ async fn run(command: BenchCommand, output: &Output) -> Result<(), CliError> {
         BenchCommand::Tree(args) => tree::run(&args, output).await,
         BenchCommand::Shards(args) => shards::run(&args, output).await,
         BenchCommand::Ring(args) => ring::run(&args, output).await,
+        BenchCommand::Lobby(args) => lobby::run(&args, output).await,
         BenchCommand::Coded(args) => coded::run(&args, output).await,
         BenchCommand::Gossip(args) => gossip::run(&args, output).await,
         BenchCommand::Tempo(args) => tempo::run(&args, output).await,

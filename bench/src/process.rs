@@ -124,6 +124,11 @@ impl ChildProcess {
     pub(crate) fn cpu_s(&self) -> Result<f64, CliError> {
         Ok(cpu_s(self.0.id())?)
     }
+
+    /// Resident memory in bytes; `None` on systems without `/proc`.
+    pub(crate) fn resident_bytes(&self) -> Option<u64> {
+        resident_bytes(self.0.id())
+    }
 }
 
 /// Processor time of a process in user and kernel mode, in seconds, with the resolution of a clock tick (10 ms).
@@ -223,7 +228,7 @@ impl CoordinatorProcess {
 
     /// Resident memory in bytes; `None` on systems without `/proc`.
     pub(crate) fn resident_bytes(&self) -> Option<u64> {
-        resident_bytes(self.process.0.id())
+        self.process.resident_bytes()
     }
 
     /// Peak resident memory in bytes; `None` on systems without `/proc`.

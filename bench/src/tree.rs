@@ -4,28 +4,21 @@
 //! its relays are processes. Bytes are those that the root counts in its rounds; processor time is that of its process,
 //! from the first check-in to the commit.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
 use clap::Args;
-use hyper::header::HeaderValue;
-use reqwest::Url;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::task::JoinSet;
-use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{Name, PinnedSecret, Secret};
+use tributary_protocol::id::Name;
 use tributary_protocol::job_file::JobFile;
-use tributary_protocol::operator::CreateToken;
-use tributary_protocol::relay::RELAY_ATTRIBUTE;
 use tributary_protocol::state::Task;
 use tributary_protocol::update::Codec;
 
 use crate::aggregate::committed;
-use crate::device::{Connection, Server, check_in_body};
+use crate::device::{Connection, check_in_body};
 use crate::error::BenchError;
 use crate::fleet;
-use crate::process::{ChildProcess, CoordinatorProcess, database_of, operator_token, own_process, population_name};
+use crate::process::{CoordinatorProcess, database_of, operator_token, population_name};
+use crate::relays::{Branch, relay_token};
 use tributary::api::collect;
 use tributary::error::CliError;
 use tributary::options::parse_codec;
@@ -81,13 +74,6 @@ struct Cost {
     sha256: Sha256Hash,
 }
 
-/// Clients of one server.
-struct Branch {
-    server: Server,
-    clients: Vec<HeaderValue>,
-    _relay: Option<ChildProcess>,
-}
-
 pub(crate) async fn run(args: &TreeArgs, output: &Output) -> Result<(), CliError> {
     output.note("a coordinator with all clients");
     let flat = cost(args, false).await?;
@@ -119,12 +105,10 @@ async fn cost(args: &TreeArgs, has_relays: bool) -> Result<Cost, CliError> {
     if has_relays {
         let token = relay_token(&root, &population).await?;
         for number in 0..args.relays {
-            branches.push(branch(&root, &token, folder.path(), (number, args.children)).await?);
+            branches.push(Branch::below(&root, &token, folder.path(), (number, args.children)).await?);
         }
     } else {
-        let server = fleet::server(&root)?;
-        let clients = fleet::enrol(&server, &token, args.relays * args.children).await?;
-        branches.push(Branch { server, clients, _relay: None });
+        branches.push(Branch::of(&root, &token, args.relays * args.children).await?);
     }
     let job = root.api.create_job(job_file(args, &population)?).await?.head.id;
     for round in 0..WARM_UP_ROUNDS {
@@ -149,51 +133,6 @@ async fn cost(args: &TreeArgs, has_relays: bool) -> Result<Cost, CliError> {
         cpu_s,
         sha256: last.sha256,
     })
-}
-
-async fn relay_token(root: &CoordinatorProcess, population: &Name) -> Result<Secret, CliError> {
-    let granted = BTreeMap::from([(RELAY_ATTRIBUTE.to_owned(), "true".to_owned())]);
-    let attributes = Attributes::try_from(granted).map_err(|error| CliError::Internal(error.to_string()))?;
-    let wanted = CreateToken::Enrolment {
-        population: population.clone(),
-        label: "relays".to_owned(),
-        valid_for_ms: None,
-        uses_max: None,
-        per_minute_max: None,
-        attributes,
-    };
-    Ok(root.api.create_token(&wanted).await?.secret.secret().clone())
-}
-
-/// The first line of `relay --json`.
-#[derive(Deserialize)]
-struct Serving {
-    url: String,
-    enrolment_token: PinnedSecret,
-}
-
-/// A relay with its clients.
-async fn branch(
-    root: &CoordinatorProcess,
-    token: &Secret,
-    folder: &Path,
-    (number, children): (u32, u32),
-) -> Result<Branch, CliError> {
-    let path = |name: &str| folder.join(format!("{name}-{number}")).display().to_string();
-    let (state, database) = (path("state"), path("relay"));
-    let arguments = ["--json", "relay", "--upstream", root.url.as_str(), "--state-dir", &state];
-    let arguments = [&arguments[..], &["--listen", "127.0.0.1:0", "--log", "error"]].concat();
-    let token = token.expose();
-    let variables = [("TRIBUTARY_TOKEN", &*token), ("TRIBUTARY_DATABASE", database.as_str())];
-    let (process, line) = own_process(&arguments, &variables).await?;
-    let serving: Serving = serde_json::from_str(&line)
-        .map_err(|_| BenchError::Start("a relay ended at once; its messages are above".into()))?;
-    let url: Option<Url> = serving.url.parse().ok();
-    let address = url.and_then(|url| url.socket_addrs(|| None).ok()?.into_iter().next());
-    let address = address.ok_or_else(|| BenchError::Start(format!("a relay serves at {}", serving.url)))?;
-    let server = Server::new(address, None).map_err(CliError::http)?;
-    let clients = fleet::enrol(&server, serving.enrolment_token.secret(), children).await?;
-    Ok(Branch { server, clients, _relay: Some(process) })
 }
 
 /// Plays a round with all clients.

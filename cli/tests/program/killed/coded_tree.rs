@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::json;
 use tributary_engine::coded::reduce::{Member, Reduce};
 use tributary_engine::coded::tree::Tree;
+use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::state::Phase;
 
 use super::coded::{start, stop, write_parts};
@@ -100,7 +101,11 @@ async fn play(lost: Option<Lost>) -> [Vec<f32>; 2] {
     }
     relays.iter_mut().flat_map(|relay| relay.clients.drain(..)).for_each(|client| kill(Some(client)));
     assert!(played.is_ok(), "{lost:?}: {:?}\n{told:#?}", operator.rounds(&id).await);
-    [values(&operator.model_file(&id, 0).await), values(&operator.model_file(&id, 1).await)]
+    let mut versions = [Vec::new(), Vec::new()];
+    for (version, values) in (0..).zip(&mut versions) {
+        *values = model_from_bytes(&operator.model_file(&id, version).await).unwrap().into_values();
+    }
+    versions
 }
 
 /// Starts the clients, and loses some of them, until the round is committed.
@@ -128,14 +133,6 @@ async fn round(operator: &Operator, job: &str, (relays, folder): (&mut [Relay], 
         relay.process = None;
     }
     operator.round_is(job, 1, Phase::Committed).await;
-}
-
-/// The values of a safetensors file: those behind the header.
-fn values(file: &[u8]) -> Vec<f32> {
-    let (length, rest) = file.split_first_chunk().unwrap();
-    let (values, odd) = rest[u64::from_le_bytes(*length) as usize..].as_chunks();
-    assert!(odd.is_empty());
-    values.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
 /// The largest difference of two values.

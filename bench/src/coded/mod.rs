@@ -6,34 +6,43 @@
 //! | star | its part | all members have answered |
 //! | star, over-selected | its part | all but the stragglers have answered: their parts are not in the model |
 //! | coded | the s + 1 parts of its block | each block has an answer |
+//! | coded tree | its (s + 1)^2 of the parts, which are smaller | all but s relays have answered |
 //! | ring | its part | all members have added up among themselves |
 //!
-//! Members are clients of the SDK in this process, and the coordinator is a process. Training waits for a time per part
+//! | file | content |
+//! |---|---|
+//! | [`scheme`] | which member trains on what, and the job of a scheme |
+//! | [`member`] | a client whose training takes a given time |
+//!
+//! Members are clients of the SDK in this process; the coordinator is a process, and so is each relay of the tree. Training waits for a time per part
 //! and computes next to nothing. An update depends on the model and the part alone, so the last model shows whether all
 //! parts are in it.
 
-use std::collections::BTreeMap;
+mod member;
+mod scheme;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use reqwest::Url;
 use serde::Serialize;
+use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tributary_client::{
-    AlwaysOn, Client, EvaluateTask, Evaluated, MemoryStore, TrainError, TrainTask, Trained, Trainer,
-};
-use tributary_protocol::example_sets::{ExampleSet, ExampleSets};
+use tributary_client::{AlwaysOn, Client, MemoryStore};
+use tributary_protocol::download::ModelForm;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{JobId, Name, Secret};
-use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::Round;
-use tributary_protocol::seed::Seed;
+use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::state::{Phase, Task};
 
 use crate::error::BenchError;
-use crate::fleet;
 use crate::process::{CoordinatorProcess, Options, database_of, operator_token, population_name};
+use crate::relays::{RelayProcess, relay_token};
+use member::{Member, mean_changes, noise};
+use scheme::{Scheme, job_file};
 use tributary::api::collect;
 use tributary::error::CliError;
 use tributary::format::bytes;
@@ -46,19 +55,17 @@ const WARM_UP_ROUNDS: u32 = 1;
 const ROUND_S_MAX: u64 = 3600;
 /// Longest work of a member in a round, in milliseconds: members of a ring wait for each other for 0.6 of a round.
 const WORK_MS_MAX: u64 = 1_800_000;
-/// How often a member that works asks whether it should stop.
-const STEP: Duration = Duration::from_millis(10);
+/// How far a decoded model may be from that of all parts.
+const ROUNDING_MAX: f64 = 1e-4;
 /// How often the benchmark looks whether a round has ended. Each look takes processor time of the coordinator.
 const LOOK: Duration = Duration::from_millis(200);
 /// A coordinator that admits so many check-ins never lets a client pause between two of them.
 const CHECKINS_PER_SECOND: u32 = 2_000;
-/// Largest absolute value of an update.
-const MAGNITUDE: f32 = 0.01;
-const SEED: Seed = Seed(7);
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CodedArgs {
-    /// Members, and parts of the data. With the code, a multiple of --stragglers + 1.
+    /// Members, and parts of the data: a multiple of --stragglers + 1. With n + n^2 of them, such as 6, 12 and 20, there
+    /// is a coded tree of n relays with n clients each and one beside, if n relays have a code for --stragglers.
     #[arg(long, default_value_t = 12, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(2..=64))]
     members: u16,
     /// Members without whose answers a coded round and an over-selected one end.
@@ -86,15 +93,6 @@ struct Slow {
     times: u16,
 }
 
-/// What members train on, and when a round ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scheme {
-    Star,
-    OverSelected,
-    Coded,
-    Ring,
-}
-
 /// Programs rely on the names of its members. Seconds and bytes are per round.
 #[derive(Debug, Serialize)]
 struct Measured {
@@ -105,12 +103,13 @@ struct Measured {
     cycle_s: f64,
     /// The share of all data that each member trains on.
     load: f64,
-    /// Processor time of the coordinator.
+    /// Processor time of the coordinator, and of the relays of a tree.
     cpu_s: f64,
-    /// To and from the coordinator. What members of a ring send each other is not in it.
+    /// To and from the coordinator. What members of a ring send each other, and clients their relays, is not in it.
     bytes: u64,
-    /// Whether the last model is that of the star, bit for bit: it has the updates of all parts.
-    sha256_equal: bool,
+    /// Whether the last model has the updates of all parts: that of the star bit for bit, in a coded tree up to
+    /// rounding.
+    has_all_parts: bool,
 }
 
 /// What rounds of a scheme cost, each.
@@ -119,6 +118,9 @@ struct Cost {
     cpu_s: f64,
     /// Of the last model.
     sha256: Sha256Hash,
+    /// How far that is from the first model with the mean of all parts in each round, relative to what one round
+    /// changes at most.
+    apart: f64,
 }
 
 /// What the coordinator says of rounds, each.
@@ -128,43 +130,22 @@ struct Times {
     bytes: u64,
 }
 
-impl Scheme {
-    /// The star comes first: its model is that of all parts.
-    const ALL: [Self; 4] = [Self::Star, Self::OverSelected, Self::Coded, Self::Ring];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Star => "star",
-            Self::OverSelected => "star, over-selected",
-            Self::Coded => "coded",
-            Self::Ring => "ring",
-        }
-    }
-
-    /// Parts of each member.
-    fn parts(self, args: &CodedArgs) -> u16 {
-        match self {
-            Self::Coded => args.stragglers + 1,
-            Self::Star | Self::OverSelected | Self::Ring => 1,
-        }
-    }
-}
-
 pub(crate) async fn run(args: &CodedArgs, output: &Output) -> Result<(), CliError> {
     check(args)?;
     let noise = Arc::new(noise(args.parameters));
     let (mut rows, mut star) = (Vec::new(), None);
-    for scheme in Scheme::ALL {
+    for scheme in Scheme::all(args) {
         output.note(scheme.as_str());
-        let Cost { times, cpu_s, sha256 } = cost(args, scheme, &noise).await?;
+        let Cost { times, cpu_s, sha256, apart } = cost(args, scheme, &noise).await?;
+        let is_star = *star.get_or_insert(sha256) == sha256;
         let measured = Measured {
             scheme: scheme.as_str(),
             iteration_s: times.iteration_s,
             cycle_s: times.cycle_s,
-            load: f64::from(scheme.parts(args)) / f64::from(args.members),
+            load: scheme.parts_each(args) as f64 / scheme.parts(args) as f64,
             cpu_s,
             bytes: times.bytes,
-            sha256_equal: *star.get_or_insert(sha256) == sha256,
+            has_all_parts: is_star || (scheme == Scheme::Tree && apart < ROUNDING_MAX),
         };
         // Programs need not wait for the last row.
         match output.json {
@@ -172,7 +153,9 @@ pub(crate) async fn run(args: &CodedArgs, output: &Output) -> Result<(), CliErro
             false => rows.push(measured),
         }
     }
-    output.note("a coded tree is only planned, so it is left out: `tributary tree plan` has the times to expect of it");
+    if Scheme::all(args).all(|scheme| scheme != Scheme::Tree) {
+        output.note("no coded tree has so many members, or its relays have no code, so it is left out");
+    }
     if output.json { Ok(()) } else { print(&rows, output) }
 }
 
@@ -184,13 +167,15 @@ fn check(args: &CodedArgs) -> Result<(), CliError> {
             "--stragglers must be below --members, and --slow at most all of them".into(),
         ));
     }
-    let work_ms = compute_ms * u64::from(stragglers + 1) * u64::from(slow.times);
+    let shares = Scheme::all(args).map(|scheme| scheme.parts_each(args) as f64 / scheme.parts(args) as f64);
+    let all_ms = (compute_ms * u64::from(slow.times) * u64::from(members)) as f64;
+    let work_ms = (shares.fold(0.0, f64::max) * all_ms) as u64;
     if work_ms > WORK_MS_MAX {
         let detail =
             format!("a slow member would work for {work_ms} ms in a coded round: at most {WORK_MS_MAX} are possible");
         return Err(CliError::BadSetting(detail));
     }
-    for scheme in Scheme::ALL {
+    for scheme in Scheme::all(args) {
         job_file(args, scheme, &population_name()?)?;
     }
     Ok(())
@@ -206,60 +191,118 @@ fn print(rows: &[Measured], output: &Output) -> Result<(), CliError> {
             format!("{:.1} %", 100.0 * row.load),
             format!("{:.2} s", row.cpu_s),
             bytes(row.bytes),
-            if row.sha256_equal { "yes".into() } else { "no".into() },
+            if row.has_all_parts { "yes".into() } else { "no".into() },
         ]
     })
 }
 
+/// The processes of a scheme.
+struct Site {
+    coordinator: CoordinatorProcess,
+    relays: Vec<RelayProcess>,
+    population: Name,
+    /// The enrolment token of clients of the coordinator.
+    token: Secret,
+    _folder: TempDir,
+}
+
+impl Site {
+    async fn start(args: &CodedArgs, scheme: Scheme) -> Result<Self, CliError> {
+        let folder = tempfile::tempdir().map_err(CliError::file("create", std::env::temp_dir()))?;
+        let database = database_of(None, folder.path());
+        let options = Options { checkins_per_second: Some(CHECKINS_PER_SECOND), ..Options::default() };
+        let coordinator = CoordinatorProcess::start_with(&database, &operator_token()?, options).await?;
+        let population = population_name()?;
+        let token = coordinator.population(&population).await?;
+        let mut relays = Vec::new();
+        if let Some(clients) = scheme.per_relay(args) {
+            let token = relay_token(&coordinator, &population).await?;
+            for number in 0..u32::from(args.members) / clients {
+                relays.push(RelayProcess::start(&coordinator, &token, folder.path(), number).await?);
+            }
+        }
+        Ok(Self { coordinator, relays, population, token, _folder: folder })
+    }
+
+    /// Where a member enrols, and with which token.
+    fn entrance(&self, args: &CodedArgs, place: u16) -> (&Url, &Secret) {
+        let relay = usize::from(place) * self.relays.len() / usize::from(args.members);
+        match self.relays.get(relay) {
+            Some(relay) => (&relay.url, &relay.enrolment),
+            None => (&self.coordinator.url, &self.token),
+        }
+    }
+
+    fn cpu_s(&self) -> Result<f64, CliError> {
+        self.relays.iter().try_fold(self.coordinator.cpu_s()?, |sum, relay| Ok(sum + relay.cpu_s()?))
+    }
+}
+
 /// Plays all rounds of a scheme, with a coordinator and members of its own.
 async fn cost(args: &CodedArgs, scheme: Scheme, noise: &Arc<Vec<f32>>) -> Result<Cost, CliError> {
-    let folder = tempfile::tempdir().map_err(CliError::file("create", std::env::temp_dir()))?;
-    let database = database_of(None, folder.path());
-    let options = Options { checkins_per_second: Some(CHECKINS_PER_SECOND), ..Options::default() };
-    let coordinator = CoordinatorProcess::start_with(&database, &operator_token()?, options).await?;
-    let population = population_name()?;
-    let token = coordinator.population(&population).await?;
+    let site = Site::start(args, scheme).await?;
     let (mut members, ended) = (JoinSet::new(), CancellationToken::new());
     for place in 0..args.members {
-        let client = client(&coordinator, &token, scheme)?;
+        let client = client(site.entrance(args, place), scheme)?;
         client.enrol().await?;
         let mut member = Member::new(args, scheme, place, Arc::clone(noise), ended.clone());
         let ended = ended.clone();
         members.spawn(async move { client.run(&mut member, &AlwaysOn, ended.cancelled()).await });
     }
-    let played = played(&coordinator, args, job_file(args, scheme, &population)?).await;
+    let played = played(&site, args, scheme, noise).await;
     // The thread of a member that trains is free once the member stops.
     ended.cancel();
     members.shutdown().await;
     played
 }
 
-fn client(coordinator: &CoordinatorProcess, token: &Secret, scheme: Scheme) -> Result<Client, CliError> {
-    let builder = Client::builder(coordinator.url.as_str(), &*token.expose()).store(Arc::new(MemoryStore::new()));
+fn client((url, token): (&Url, &Secret), scheme: Scheme) -> Result<Client, CliError> {
+    let builder = Client::builder(url.as_str(), &*token.expose()).store(Arc::new(MemoryStore::new()));
     let listens = scheme == Scheme::Ring;
     let builder = if listens { builder.listen("127.0.0.1:0", None) } else { builder };
     Ok(builder.build()?)
 }
 
-async fn played(coordinator: &CoordinatorProcess, args: &CodedArgs, file: JobFile) -> Result<Cost, CliError> {
-    let api = &coordinator.api;
-    let job = api.create_job(file).await?.head.id;
+async fn played(site: &Site, args: &CodedArgs, scheme: Scheme, noise: &[f32]) -> Result<Cost, CliError> {
+    let (coordinator, api) = (&site.coordinator, &site.coordinator.api);
+    let job = api.create_job(job_file(args, scheme, &site.population)?).await?.head.id;
     for round in 1..=WARM_UP_ROUNDS {
         committed(coordinator, job, round).await?;
     }
-    let began_s = coordinator.cpu_s()?;
+    let began_s = site.cpu_s()?;
     for round in 1..=args.rounds {
         committed(coordinator, job, WARM_UP_ROUNDS + round).await?;
     }
-    let cpu_s = (coordinator.cpu_s()? - began_s) / f64::from(args.rounds);
+    let cpu_s = (site.cpu_s()? - began_s) / f64::from(args.rounds);
     let mut rounds = collect(None, async |page| api.rounds(job, Task::Train, page).await).await?.items;
     rounds.retain(|round| round.phase == Phase::Committed);
     rounds.sort_by_key(|round| round.number);
     let times = times(&rounds).ok_or_else(|| BenchError::Start("its rounds have no times".into()))?;
     let versions = collect(None, async |page| api.model_versions(job, page).await).await?.items;
     let last = versions.iter().max_by_key(|version| version.version);
-    let sha256 = last.ok_or_else(|| BenchError::Start("it made no model".into()))?.sha256;
-    Ok(Cost { times, cpu_s, sha256 })
+    let last = last.ok_or_else(|| BenchError::Start("it made no model".into()))?;
+    let [first, made] = [values(coordinator, job, 0).await?, values(coordinator, job, last.version).await?];
+    let apart = apart((&first, &made), last.version, &mean_changes(noise, scheme.parts(args)));
+    Ok(Cost { times, cpu_s, sha256: last.sha256, apart })
+}
+
+/// The values of a version.
+async fn values(coordinator: &CoordinatorProcess, job: JobId, version: u32) -> Result<Vec<f32>, CliError> {
+    let file = coordinator.api.model(job, version, ModelForm::F32).await?.bytes().await;
+    let file = file.map_err(|error| BenchError::Connection(error.to_string()))?;
+    let model = model_from_bytes(&file).map_err(|error| BenchError::Start(format!("its model: {error}")))?;
+    Ok(model.into_values())
+}
+
+/// How far a model is from the first one with `rounds` such changes, relative to the largest change of a round.
+fn apart((first, made): (&[f32], &[f32]), rounds: u32, changes: &[f64]) -> f64 {
+    let apart = first
+        .iter()
+        .zip(made)
+        .zip(changes)
+        .map(|((first, made), change)| (f64::from(*made) - f64::from(*first) - f64::from(rounds) * change).abs());
+    let largest = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
+    largest(&mut apart.into_iter()) / largest(&mut changes.iter().map(|change| change.abs()))
 }
 
 /// Waits until so many rounds are committed.
@@ -285,106 +328,6 @@ fn times(rounds: &[Round]) -> Option<Times> {
     Some(Times { iteration_s: each_s(iterations_ms?), cycle_s: each_s(all_ms), bytes: bytes / measured.len() as u64 })
 }
 
-/// A client whose training takes a given time for each part.
-struct Member {
-    /// Its part where a job names none.
-    own: usize,
-    /// The parts that it holds by name.
-    named: BTreeMap<Name, usize>,
-    /// The time of a part.
-    work: Duration,
-    /// What all updates are made of.
-    noise: Arc<Vec<f32>>,
-    /// Whether the benchmark needs it no more.
-    ended: CancellationToken,
-}
-
-impl Member {
-    fn new(args: &CodedArgs, scheme: Scheme, place: u16, noise: Arc<Vec<f32>>, ended: CancellationToken) -> Self {
-        let load = args.stragglers + 1;
-        let block = place / load * load;
-        let named = match scheme {
-            Scheme::Coded => (block..block + load).map(|part| (part_name(part), usize::from(part))).collect(),
-            Scheme::Star | Scheme::OverSelected | Scheme::Ring => BTreeMap::new(),
-        };
-        let times = if place < args.slow.members { args.slow.times } else { 1 };
-        let work = Duration::from_millis(args.compute_ms * u64::from(times));
-        Self { own: place.into(), named, work, noise, ended }
-    }
-
-    /// The model after training on a part: each part adds the same values in another order.
-    fn learned(&self, model: &[f32], part: usize) -> Vec<f32> {
-        let (end, begin) = self.noise.split_at(part % self.noise.len());
-        model.iter().zip(begin.iter().chain(end)).map(|(value, change)| value + change).collect()
-    }
-}
-
-impl Trainer for Member {
-    fn examples(&self) -> u64 {
-        u64::from(self.named.is_empty())
-    }
-
-    fn sets(&self) -> ExampleSets {
-        let sets: BTreeMap<_, _> = self.named.keys().map(|name| (name.clone(), ExampleSet::of(1))).collect();
-        sets.try_into().expect("a member of a code holds at most 32 parts")
-    }
-
-    fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
-        let part = match task.data {
-            Some(name) => *self.named.get(name).ok_or(TrainError::NoExamples)?,
-            None => self.own,
-        };
-        let clock = Stopwatch::start();
-        while let Some(left) = self.work.checked_sub(clock.elapsed()) {
-            if self.ended.is_cancelled() || should_stop() {
-                return Err(TrainError::Interrupted);
-            }
-            std::thread::sleep(left.min(STEP));
-        }
-        Ok(Trained::new(self.learned(task.model.values(), part), 1, 1, 0.5))
-    }
-
-    fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
-        Err(TrainError::NoExamples)
-    }
-}
-
-fn noise(parameters: u32) -> Vec<f32> {
-    let mut stream = SEED.stream();
-    (0..parameters).map(|_| stream.uniform(-MAGNITUDE, MAGNITUDE)).collect()
-}
-
-fn part_name(part: u16) -> Name {
-    format!("part-{part}").parse().expect("letters, digits and a dash make a name")
-}
-
-fn job_file(args: &CodedArgs, scheme: Scheme, population: &Name) -> Result<JobFile, CliError> {
-    let CodedArgs { members, stragglers, parameters, .. } = args;
-    let (rounds, round_ms) = (args.rounds + WARM_UP_ROUNDS, 1000 * ROUND_S_MAX);
-    let goal = |goal: u16| {
-        let over_selection = f64::from(*members) / f64::from(goal);
-        format!("updates_goal = {goal}, updates_min = {goal}, over_selection = {over_selection:?}, ")
-    };
-    let (counts, table) = match scheme {
-        Scheme::Star => (goal(*members), String::new()),
-        Scheme::OverSelected => (goal(members - stragglers), String::new()),
-        Scheme::Ring => (goal(*members), "group = { topology = { kind = 'ring' } }".to_owned()),
-        Scheme::Coded => {
-            let parts: Vec<String> = (0..*members).map(|part| format!("'{}'", part_name(part))).collect();
-            let parts = parts.join(", ");
-            (String::new(), format!("coded = {{ parts = [{parts}], stragglers = {stragglers}, code = 'fractional' }}"))
-        }
-    };
-    fleet::job_file(&format!(
-        "name = 'coded'\npopulation = '{population}'\nseed = 1\n\
-         model = {{ parameters = [{{ name = 'w', shape = [{parameters}] }}] }}\n\
-         training = {{ steps = 1, optimizer = {{ kind = 'sgd', learning_rate = 1.0 }} }}\n\
-         update = {{ codec = 'f32' }}\n\
-         round = {{ {counts}selection_timeout_ms = {round_ms}, deadline_ms = {round_ms} }}\n\
-         stop = {{ rounds = {rounds} }}\n{table}\n"
-    ))
-}
-
 fn parse_slow(text: &str) -> Result<Slow, String> {
     let number = |text: &str| text.parse::<u16>().ok().filter(|number| (1..=1000).contains(number));
     let slow = text.split_once('x').and_then(|(members, times)| Some((number(members)?, number(times)?)));
@@ -396,8 +339,6 @@ fn parse_slow(text: &str) -> Result<Slow, String> {
 mod tests {
     use clap::Parser;
     use tributary_protocol::job_file::Coded;
-    use tributary_protocol::layers::ModelSpec;
-    use tributary_protocol::model::Model;
 
     use super::*;
 
@@ -407,12 +348,8 @@ mod tests {
         args: CodedArgs,
     }
 
-    fn parsed(arguments: &[&str]) -> CodedArgs {
+    pub(super) fn parsed(arguments: &[&str]) -> CodedArgs {
         CommandLine::parse_from(["coded"].iter().chain(arguments)).args
-    }
-
-    fn member(args: &CodedArgs, scheme: Scheme, place: u16) -> Member {
-        Member::new(args, scheme, place, Arc::new(noise(args.parameters)), CancellationToken::new())
     }
 
     #[test]
@@ -429,47 +366,23 @@ mod tests {
         for (members, stragglers) in [(12, 1), (12, 2), (12, 5), (64, 7), (2, 1)] {
             let args = CodedArgs { members, stragglers, ..parsed(&[]) };
             check(&args).unwrap();
-            for scheme in Scheme::ALL {
+            for scheme in Scheme::all(&args) {
                 let file = job_file(&args, scheme, &population_name().unwrap()).unwrap();
                 let drawn = file.coded.as_ref().map_or(file.round.cohort_size(), Coded::clients);
-                assert_eq!(drawn, u32::from(members), "{scheme:?}");
+                let relays = scheme.per_relay(&args).map(|clients| u32::from(members) / clients);
+                assert_eq!(drawn, relays.unwrap_or(members.into()), "{scheme:?}");
             }
         }
+        let has_tree = |members, stragglers| {
+            Scheme::all(&CodedArgs { members, stragglers, ..parsed(&[]) }).any(|scheme| scheme == Scheme::Tree)
+        };
+        assert_eq!(
+            [(12, 1), (12, 3), (20, 1), (13, 1)].map(|(members, out)| has_tree(members, out)),
+            [true, false, true, false]
+        );
         for wrong in [&["--members", "13"][..], &["--members", "2", "--stragglers", "2"], &["--slow", "13x2"]] {
             check(&parsed(wrong)).unwrap_err();
         }
         check(&parsed(&["--compute-ms", "600000"])).unwrap_err();
-    }
-
-    #[test]
-    fn holders_of_a_block_have_its_parts_and_the_first_members_are_slow() {
-        let args = parsed(&["--members", "6", "--stragglers", "2", "--slow", "2x10", "--compute-ms", "7"]);
-        let parts = |place| member(&args, Scheme::Coded, place).named.into_values().collect::<Vec<_>>();
-        assert_eq!(
-            (parts(0), parts(2), parts(3), parts(5)),
-            (vec![0, 1, 2], vec![0, 1, 2], vec![3, 4, 5], vec![3, 4, 5])
-        );
-        let work_ms: Vec<_> = (0..4).map(|place| member(&args, Scheme::Star, place).work.as_millis()).collect();
-        assert_eq!(work_ms, [70, 70, 7, 7]);
-    }
-
-    /// Goal: all holders of a part make the same update of it. A member stops when its round is closed.
-    #[test]
-    fn an_update_depends_on_the_part_alone() {
-        let args = parsed(&["--parameters", "5", "--compute-ms", "1", "--slow", "1x1"]);
-        let file = job_file(&args, Scheme::Coded, &population_name().unwrap()).unwrap();
-        let ModelSpec::Parameters(_) = &file.model.spec else { panic!("{:?}", file.model.spec) };
-        let model = Model::new(Arc::new(file.model.spec.parameters().unwrap()), vec![0.0; 5]).unwrap();
-        let task = TrainTask::new(&model, &file.model.spec, &file.training, Seed(1));
-        let (name, mut coded) = (part_name(1), task);
-        coded.data = Some(&name);
-        let star = member(&args, Scheme::Star, 1).train(&task, &|| false).unwrap();
-        for place in [0, 1] {
-            assert_eq!(member(&args, Scheme::Coded, place).train(&coded, &|| false).unwrap(), star);
-        }
-        assert_ne!(member(&args, Scheme::Star, 0).train(&task, &|| false).unwrap(), star);
-        assert_eq!(member(&args, Scheme::Coded, 2).train(&coded, &|| false), Err(TrainError::NoExamples));
-        let slow = CodedArgs { compute_ms: 600_000, ..args };
-        assert_eq!(member(&slow, Scheme::Star, 0).train(&task, &|| true), Err(TrainError::Interrupted));
     }
 }
