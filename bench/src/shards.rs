@@ -129,6 +129,10 @@ async fn measure(args: &ShardsArgs, coordinators: u16, table: &Arc<Vec<f32>>) ->
     let played = play(args, coordinators, &nodes, &population).await;
     ended.cancel();
     clients.shutdown().await;
+    // One that is killed counts as alive for its lease, and the next run would wait for it.
+    for node in nodes {
+        node.process.stopped().await?;
+    }
     played
 }
 

@@ -29,6 +29,8 @@ const RESTATE_MS: i64 = 200;
 const GATHER_MS: i64 = 1_000;
 /// Time between two questions whether the parent still waits for the part, in milliseconds.
 const ASK_EVERY_MS: i64 = 3_000;
+/// The same in a coded tree, whose rounds end while some of their members still work.
+const ASK_EVERY_MS_CODED: i64 = 500;
 /// Time between two questions which jobs have ended at the parent, in milliseconds.
 const HEAR_EVERY_MS: i64 = 10_000;
 /// Pause after a call that failed, in milliseconds.
@@ -202,9 +204,10 @@ impl Relaying {
     async fn follow(&self, order: &OrderRow) -> Result<u32, TurnError> {
         let Services { clock, signals, .. } = &self.services;
         let (key, mut changes) = (order.round(), signals.watch());
-        let mut ask_at_ms = clock.now_ms() + ASK_EVERY_MS;
+        let mut asked_at_ms = clock.now_ms();
         loop {
             let Some(round) = self.services.db.look().await?.round(key).await? else { return Ok(0) };
+            let ask_every_ms = if round.policy().branch.is_some() { ASK_EVERY_MS_CODED } else { ASK_EVERY_MS };
             match round.phase {
                 Phase::Selecting | Phase::Training | Phase::Aggregating => {}
                 // The commit has deleted the order.
@@ -219,9 +222,9 @@ impl Relaying {
             tokio::select! {
                 // The sender lives as long as the services.
                 _ = changes.changed() => continue,
-                () = clock.sleep_until(ask_at_ms) => {}
+                () = clock.sleep_until(asked_at_ms + ask_every_ms) => {}
             }
-            ask_at_ms = clock.now_ms() + ASK_EVERY_MS;
+            asked_at_ms = clock.now_ms();
             // An answer that a cut link keeps back must not keep the relay from the end of its round. A delivery gets
             // its answer by itself.
             let is_open = tokio::select! {
