@@ -147,7 +147,7 @@ impl Job {
             let reports = |candidate: &Candidate| counted.get(&candidate.client).copied().unwrap_or(0);
             let is_eligible = |candidate: &&Arc<Candidate>| {
                 admit(candidate, last_round(candidate), &rules).is_ok()
-                    && admit_to_buffer(mode, reports(candidate)).is_ok()
+                    && admit_to_buffer(mode, reports(candidate), 1).is_ok()
                     && may_contribute(candidate.number)
             };
             let eligible = match round.policy.draws(round.phase, round.working) {

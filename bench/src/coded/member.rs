@@ -11,7 +11,7 @@ use tributary_protocol::example_sets::{ExampleSet, ExampleSets};
 use tributary_protocol::id::Name;
 use tributary_protocol::seed::Seed;
 
-use super::CodedArgs;
+use super::args::CodedArgs;
 use super::scheme::{Scheme, part_name};
 
 /// How often a member that works asks whether it should stop.
@@ -111,8 +111,8 @@ mod tests {
     use tributary_protocol::layers::ModelSpec;
     use tributary_protocol::model::Model;
 
+    use super::super::args::parsed;
     use super::super::scheme::job_file;
-    use super::super::tests::parsed;
     use super::*;
     use crate::process::population_name;
 

@@ -11,20 +11,21 @@
 //!
 //! | file | content |
 //! |---|---|
+//! | [`args`] | what is played |
 //! | [`scheme`] | which member trains on what, and the job of a scheme |
 //! | [`member`] | a client whose training takes a given time |
 //!
-//! Members are clients of the SDK in this process; the coordinator is a process, and so is each relay of the tree. Training waits for a time per part
-//! and computes next to nothing. An update depends on the model and the part alone, so the last model shows whether all
-//! parts are in it.
+//! Members are clients of the SDK in this process; the coordinator is a process, and so is each relay of the tree.
+//! Training waits for a time per part and computes next to nothing. An update depends on the model and the part alone,
+//! so the last model shows whether all parts are in it.
 
+mod args;
 mod member;
 mod scheme;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
 use reqwest::Url;
 use serde::Serialize;
 use tempfile::TempDir;
@@ -41,6 +42,7 @@ use tributary_protocol::state::{Phase, Task};
 use crate::error::BenchError;
 use crate::process::{CoordinatorProcess, Options, database_of, operator_token, population_name};
 use crate::relays::{RelayProcess, relay_token};
+use args::{ROUND_S_MAX, WARM_UP_ROUNDS};
 use member::{Member, mean_changes, noise};
 use scheme::{Scheme, job_file};
 use tributary::api::collect;
@@ -49,10 +51,8 @@ use tributary::format::bytes;
 use tributary::output::Output;
 use tributary::stopwatch::Stopwatch;
 
-/// Rounds before the measured ones, in which files grow and caches fill.
-const WARM_UP_ROUNDS: u32 = 1;
-/// Longest time of a round and of the wait for its members, in seconds.
-const ROUND_S_MAX: u64 = 3600;
+pub(crate) use args::CodedArgs;
+
 /// Longest work of a member in a round, in milliseconds: members of a ring wait for each other for 0.6 of a round.
 const WORK_MS_MAX: u64 = 1_800_000;
 /// How far a decoded model may be from that of all parts.
@@ -61,37 +61,6 @@ const ROUNDING_MAX: f64 = 1e-4;
 const LOOK: Duration = Duration::from_millis(200);
 /// A coordinator that admits so many check-ins never lets a client pause between two of them.
 const CHECKINS_PER_SECOND: u32 = 2_000;
-
-#[derive(Clone, Debug, Args)]
-pub(crate) struct CodedArgs {
-    /// Members, and parts of the data: a multiple of --stragglers + 1. With n + n^2 of them, such as 6, 12 and 20, there
-    /// is a coded tree of n relays with n clients each and one beside, if n relays have a code for --stragglers.
-    #[arg(long, default_value_t = 12, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(2..=64))]
-    members: u16,
-    /// Members without whose answers a coded round and an over-selected one end.
-    #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=31))]
-    stragglers: u16,
-    /// Slow members, and by how many times: 1x10 is one that takes ten times as long. They are the first ones, which
-    /// hold the same parts.
-    #[arg(long, default_value = "1x10", value_name = "MEMBERSxTIMES", value_parser = parse_slow)]
-    slow: Slow,
-    /// Parameters of the model.
-    #[arg(long, default_value_t = 1_000_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
-    parameters: u32,
-    /// Time in which a member that is not slow trains on a part, in milliseconds.
-    #[arg(long, default_value_t = 1_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=600_000))]
-    compute_ms: u64,
-    /// Rounds to measure of each scheme, after one that is not measured.
-    #[arg(long, default_value_t = 3, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..=100))]
-    rounds: u32,
-}
-
-/// Members that take longer for the same work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Slow {
-    members: u16,
-    times: u16,
-}
 
 /// Programs rely on the names of its members. Seconds and bytes are per round.
 #[derive(Debug, Serialize)]
@@ -328,38 +297,12 @@ fn times(rounds: &[Round]) -> Option<Times> {
     Some(Times { iteration_s: each_s(iterations_ms?), cycle_s: each_s(all_ms), bytes: bytes / measured.len() as u64 })
 }
 
-fn parse_slow(text: &str) -> Result<Slow, String> {
-    let number = |text: &str| text.parse::<u16>().ok().filter(|number| (1..=1000).contains(number));
-    let slow = text.split_once('x').and_then(|(members, times)| Some((number(members)?, number(times)?)));
-    let (members, times) = slow.ok_or("members and how many times as long they take, such as 1x10")?;
-    Ok(Slow { members, times })
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use tributary_protocol::job_file::Coded;
 
+    use super::args::parsed;
     use super::*;
-
-    #[derive(Parser)]
-    struct CommandLine {
-        #[command(flatten)]
-        args: CodedArgs,
-    }
-
-    pub(super) fn parsed(arguments: &[&str]) -> CodedArgs {
-        CommandLine::parse_from(["coded"].iter().chain(arguments)).args
-    }
-
-    #[test]
-    fn slow_members_are_a_count_and_a_factor() {
-        assert_eq!(parse_slow("1x10"), Ok(Slow { members: 1, times: 10 }));
-        assert_eq!(parse_slow("12x1"), Ok(Slow { members: 12, times: 1 }));
-        for text in ["", "1", "x10", "1x", "0x10", "1x0", "1x-1", "1x1.5", "1x2x3", "1x1001"] {
-            parse_slow(text).unwrap_err();
-        }
-    }
 
     #[test]
     fn every_scheme_has_a_valid_job_that_draws_all_members() {

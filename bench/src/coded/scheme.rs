@@ -7,7 +7,7 @@ use tributary_protocol::coded::Code;
 use tributary_protocol::id::Name;
 use tributary_protocol::job_file::JobFile;
 
-use super::{CodedArgs, ROUND_S_MAX, WARM_UP_ROUNDS};
+use super::args::{CodedArgs, ROUND_S_MAX, WARM_UP_ROUNDS};
 use crate::fleet;
 
 /// Levels of a coded tree.

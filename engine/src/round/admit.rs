@@ -231,13 +231,13 @@ pub struct Contributed {
 }
 
 /// Whether a client with so many updates in the open buffer may be drawn into it again. Otherwise the quickest client
-/// would make most of each version.
+/// would make most of each version. A relay stands for as many clients as it has places.
 ///
 /// # Errors
 /// [`Ineligible::InBuffer`] if it may not.
-pub fn admit_to_buffer(mode: Mode, reported: u32) -> Result<(), Ineligible> {
+pub fn admit_to_buffer(mode: Mode, reported: u32, places: u32) -> Result<(), Ineligible> {
     match mode.per_client() {
-        Some(most) if reported >= most => Err(Ineligible::InBuffer(most)),
+        Some(most) if reported >= most.saturating_mul(places.max(1)) => Err(Ineligible::InBuffer(most)),
         _ => Ok(()),
     }
 }
@@ -329,10 +329,11 @@ mod tests {
                 serde_json::json!({ "kind": "buffered", "buffer": 9, "concurrency": 4, "per_client": per_client });
             serde_json::from_value::<Mode>(mode).unwrap()
         };
-        assert_eq!(admit_to_buffer(mode(1), 0), Ok(()));
-        assert_eq!(admit_to_buffer(mode(1), 1), Err(Ineligible::InBuffer(1)));
-        assert_eq!([1, 2].map(|reported| admit_to_buffer(mode(2), reported).is_ok()), [true, false]);
-        assert_eq!(admit_to_buffer(Mode::Synchronous, 9), Ok(()));
+        assert_eq!(admit_to_buffer(mode(1), 0, 1), Ok(()));
+        assert_eq!([2, 3].map(|reported| admit_to_buffer(mode(1), reported, 3).is_ok()), [true, false], "a relay");
+        assert_eq!(admit_to_buffer(mode(1), 1, 1), Err(Ineligible::InBuffer(1)));
+        assert_eq!([1, 2].map(|reported| admit_to_buffer(mode(2), reported, 1).is_ok()), [true, false]);
+        assert_eq!(admit_to_buffer(Mode::Synchronous, 9, 1), Ok(()));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Jobs whose rounds take sums of reports from relays.
 
-use tributary_protocol::job_file::{Combine, JobFile, Mode, NormMax, Selection, ServerOptimizer};
-use tributary_protocol::plan::Algorithm;
+use tributary_protocol::job_file::{Combine, JobFile, NormMax, Selection, ServerOptimizer, StalenessWeight};
+use tributary_protocol::plan::{Algorithm, Cadence};
 
 /// Why relays can take no part in a job's rounds; `Ok` if they can.
 ///
@@ -18,6 +18,9 @@ pub(super) fn suits(job: &JobFile) -> Result<(), &'static str> {
     // The clients of a relay form groups at the relay, which adds up their sums.
     let masks_by_a_clip_that_moves =
         job.secure_aggregation.as_ref().is_some_and(|secure| secure.clip.adaptive().is_some());
+    let is_buffered = job.round.mode.buffered().is_some();
+    let weighs_by_age =
+        job.round.mode.buffered().is_some_and(|buffered| buffered.staleness_weight != StalenessWeight::Constant);
     let reasons = [
         (job.analysis.is_some(), "an analysis asks clients themselves"),
         (
@@ -28,7 +31,10 @@ pub(super) fn suits(job: &JobFile) -> Result<(), &'static str> {
         (job.aggregation.shards.is_some(), "each coordinator adds up a range of the parameters"),
         (job.privacy.is_some(), "the updates of a private job are clipped one by one"),
         (masks_by_a_clip_that_moves, "the clip follows how many updates are within it, which a sum does not tell"),
-        (job.round.mode != Mode::Synchronous, "only synchronous rounds have a deadline for sums"),
+        (job.round.mode.slack().is_some(), "the members of a stale-synchronous job have clocks of their own"),
+        (weighs_by_age, "a sum is never weighed down: its buffers need `staleness_weight` constant"),
+        (is_buffered && job.round.mode.cadence() != Cadence::default(), "its clients train several times on a version"),
+        (is_buffered && job.secure_aggregation.is_some(), "the groups of its buffers have clients of several versions"),
         (job.round.selection != Selection::Uniform, "the job chooses clients by what is known of them"),
         (job.round.adapt.is_some(), "the job adapts to the times of single clients"),
         (needs_more, "the algorithm needs more than one sum"),
@@ -54,6 +60,8 @@ mod tests {
         JobFile::parse(&text).unwrap()
     }
 
+    const CONSTANT: &str = "kind = 'buffered', buffer = 3, concurrency = 7, staleness_weight = { kind = 'constant' }";
+
     #[test]
     fn what_a_sum_cannot_tell_is_named() {
         let suits = |settings: &str| super::suits(&job(settings));
@@ -64,12 +72,15 @@ mod tests {
             assert_eq!(suits(&settings), Ok(()), "{settings}");
         }
         assert_eq!(suits("aggregation.combine = 'uniform_mean'\nsecure_aggregation.clip = 1.0"), Ok(()));
+        assert_eq!(suits(&format!("round.mode = {{ {CONSTANT} }}")), Ok(()));
         assert_eq!(suits("aggregation.optimizer = { kind = 'adam', learning_rate = 0.1 }"), Ok(()));
         for (settings, word) in [
             ("aggregation.combine = 'median'", "reads single"),
             ("training.algorithm = { kind = 'fed_nova' }", "more than one sum"),
             ("round.selection = { kind = 'weighted' }", "known of them"),
-            ("round.mode = { kind = 'buffered', buffer = 3, concurrency = 7 }", "synchronous"),
+            ("round.mode = { kind = 'buffered', buffer = 3, concurrency = 7 }", "weighed down"),
+            (&format!("round.mode = {{ {CONSTANT}, fetch_every = 2 }}"), "several times"),
+            ("round.mode = { kind = 'stale_synchronous', members = 4 }", "clocks"),
             ("update.norm_max = { quantile = 0.5 }", "norm bound"),
             ("aggregation.combine = 'uniform_mean'\n[secure_aggregation]", "the clip follows"),
         ] {

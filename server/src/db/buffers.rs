@@ -68,31 +68,33 @@ impl Tx {
         rows.into_iter().map(version).collect()
     }
 
-    /// Moves the open training assignments of earlier rounds to this round. Returns how many there are.
-    pub async fn move_assignments(&mut self, key: RoundKey) -> Result<u64, DbError> {
+    /// Moves the open training assignments of earlier rounds to this round. Returns how many updates they may bring.
+    pub async fn move_assignments(&mut self, key: RoundKey) -> Result<u32, DbError> {
         let (job, number) = (key.job.to_string(), i64::from(key.number));
-        let sql = "update rounds set cohort = cohort - (select count(*) from assignments a where a.job = rounds.job \
+        let sql = "update rounds set cohort = cohort - (select coalesce(sum(case when a.places > 0 then a.places \
+                   else 1 end), 0) from assignments a where a.job = rounds.job \
                    and a.task = rounds.task and a.round = rounds.number and a.state = 'assigned') \
                    where job = $1 and task = 'train' and number in (select round from assignments \
                    where job = $1 and task = 'train' and state = 'assigned' and round < $2)";
         execute!(self, sql, job.as_str(), number);
-        let sql =
-            "update assignments set round = $2 where job = $1 and task = 'train' and state = 'assigned' and round < $2";
-        Ok(execute!(self, sql, job.as_str(), number))
+        let sql = "update assignments set round = $2 where job = $1 and task = 'train' and state = 'assigned' and round < $2 \
+             returning places";
+        let moved = fetch!(self, (i64,), fetch_all, sql, job.as_str(), number);
+        Ok(moved.into_iter().map(|(places,)| u32::try_from(places).unwrap_or(0).max(1)).sum())
     }
 
     /// Counts clients that are drawn into an open buffer, of which `drawn` were drawn before. Returns false when
     /// another driver has drawn, or the buffer is not open.
-    pub async fn draw_into(&mut self, key: RoundKey, drawn: u32, clients: usize) -> Result<bool, DbError> {
+    pub async fn draw_into(&mut self, key: RoundKey, drawn: u32, clients: u32) -> Result<bool, DbError> {
         let sql = "update rounds set cohort = cohort + $5, drawn = drawn + $5 \
                    where job = $1 and task = $2 and number = $3 and phase = 'training' and drawn = $4";
         let (job, number) = (key.job.to_string(), i64::from(key.number));
-        Ok(execute!(self, sql, job.as_str(), key.task.as_str(), number, i64::from(drawn), clients as i64) == 1)
+        Ok(execute!(self, sql, job.as_str(), key.task.as_str(), number, i64::from(drawn), i64::from(clients)) == 1)
     }
 
     /// The number of updates of each client in a round; those without any are left out.
     pub async fn reports_by_client(&mut self, key: RoundKey) -> Result<Vec<(ClientId, u32)>, DbError> {
-        let sql = "select client, count(*) from assignments \
+        let sql = "select client, cast(sum(case when places > 0 then updates else 1 end) as bigint) from assignments \
                    where job = $1 and task = $2 and round = $3 and state = 'reported' group by client";
         let (job, number) = (key.job.to_string(), i64::from(key.number));
         let rows = fetch!(self, (Text<ClientId>, i64), fetch_all, sql, job.as_str(), key.task.as_str(), number);
@@ -108,7 +110,7 @@ impl Tx {
         u64::try_from(count).map_err(|error| DbError::corrupt("count of assignments", error))
     }
 
-    /// Adds the staleness of an accepted update to its round, with the weight that it took.
+    /// Adds the staleness of accepted updates to their round, with the weight that it took.
     pub async fn count_staleness(&mut self, key: RoundKey, staleness: u32, lost_weight: f64) -> Result<(), DbError> {
         let sql = "update rounds set staleness = staleness + $4, lost_weight = lost_weight + $5 \
                    where job = $1 and task = $2 and number = $3";

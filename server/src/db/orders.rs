@@ -52,6 +52,13 @@ impl Tx {
         Ok(())
     }
 
+    /// The number of the newest training round of a job here; 0 before the first.
+    pub async fn last_part(&mut self, job: JobId) -> Result<u32, DbError> {
+        let sql = "select coalesce(max(number), 0) from rounds where job = $1 and task = 'train'";
+        let (number,) = fetch!(self, (i64,), fetch_one, sql, job.to_string());
+        u32::try_from(number).map_err(|error| DbError::corrupt("rounds.number", error))
+    }
+
     /// The orders that are open, oldest first.
     pub async fn orders(&mut self) -> Result<Vec<OrderRow>, DbError> {
         let sql = "select o.assignment, o.job, o.task, o.round from orders o join rounds r on r.job = o.job \

@@ -56,7 +56,7 @@ impl Waiting {
     ) -> Result<Self, DbError> {
         let mut barred = barred(tx, spec, rounds, &candidates).await?;
         if !candidates.is_empty() {
-            barred.extend(counted_enough(tx, spec, rounds).await?);
+            barred.extend(counted_enough(tx, spec, rounds, &candidates).await?);
         }
         barred.extend(refusing(tx, spec, rounds, services.clock.now_ms()).await?);
         Ok(Self { candidates, last_rounds: last_rounds(tx, spec, rounds).await?, barred })
@@ -142,13 +142,18 @@ async fn counted_enough(
     tx: &mut Tx,
     spec: &JobSpec,
     rounds: &[RoundRow],
+    candidates: &[Arc<Candidate>],
 ) -> Result<Vec<(ClientId, Ineligible)>, DbError> {
     let Some(round) = drawing(rounds).filter(|round| round.is_buffer() && round.reported > 0) else {
         return Ok(Vec::new());
     };
     let mode = spec.file.round.mode;
-    let reports = tx.reports_by_client(round.key()).await?.into_iter();
-    Ok(reports.filter_map(|(client, count)| Some((client, admit_to_buffer(mode, count).err()?))).collect())
+    let reported: HashMap<ClientId, u32> = tx.reports_by_client(round.key()).await?.into_iter().collect();
+    let enough = |candidate: &Arc<Candidate>| {
+        let count = *reported.get(&candidate.client)?;
+        Some((candidate.client, admit_to_buffer(mode, count, candidate.places()).err()?))
+    };
+    Ok(candidates.iter().filter_map(enough).collect())
 }
 
 /// Clients whose apps demand more privacy than a masked or private job gives: drawn again, they would only cost their

@@ -305,7 +305,7 @@ impl<'a> Transaction<'a> {
         coded::cover(&mut self.tx, assignment, now_ms).await?;
         self.add_up(key, report).await?;
         if assignment.term().is_own() {
-            self.count_staleness(assignment, at, report.figures.contribution.weight.whole_examples()).await?;
+            self.count_staleness(assignment, at, report.figures.contribution).await?;
         }
         let Self { tx, rounds, .. } = self;
         let Open { row: round, reports, contribution: sum, missing, traffic: total } = &mut rounds[at];
@@ -396,13 +396,18 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Adds the staleness of an accepted update to the figures of its round.
-    async fn count_staleness(&mut self, assignment: &AssignmentRow, at: usize, examples: u64) -> Result<(), DbError> {
+    /// Adds the staleness of an accepted update, or of a relay's sum, to the figures of its round.
+    async fn count_staleness(
+        &mut self,
+        assignment: &AssignmentRow,
+        at: usize,
+        Contribution { weight, updates }: Contribution,
+    ) -> Result<(), DbError> {
         let (tx, round) = (&mut self.tx, &self.rounds[at].row);
         let Some(spec) = self.services.spec(tx, round.job).await? else { return Ok(()) };
         let behind = staleness(assignment.base_version, round.base_version);
-        let lost = spec.weight_lost(examples, behind);
-        tx.count_staleness(round.key(), behind, lost).await
+        let lost = spec.weight_lost(weight.whole_examples(), behind);
+        tx.count_staleness(round.key(), behind.saturating_mul(updates), lost).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tributary_engine::round::{Candidate, Tempo, Term, staleness};
+use tributary_engine::round::{Candidate, Tempo, Term, places, staleness};
 use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::Phase;
@@ -42,7 +42,7 @@ pub(super) async fn begin(tx: &mut Tx, round: &NewRound, now_ms: i64) -> Result<
     if round.opening.policy.is_private {
         tx.move_secure_groups(key).await?;
     }
-    tx.start_round(key, u32::try_from(moved).unwrap_or(u32::MAX), now_ms, None).await?;
+    tx.start_round(key, moved, now_ms, None).await?;
     tx.record(Transition::of_round(key, Phase::Training), now_ms).await
 }
 
@@ -63,7 +63,7 @@ pub(crate) async fn draw(
         }
         tx.record(Transition::of_round(key, Phase::Training), now_ms).await?;
     }
-    if !tx.draw_into(key, round.drawn, clients.len()).await? {
+    if !tx.draw_into(key, round.drawn, places(clients)).await? {
         return Ok(());
     }
     let clocks = tx.clocks(key.job, round.policy().tempo).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn draw(
             client: candidate.client,
             base_version: round.base_version,
             examples: told(round, candidate),
-            places: 0,
+            places: candidate.relay.unwrap_or(0),
             share: None,
             term: Term::Own {
                 deadline_at_ms: now_ms.saturating_add(round.policy().deadline_ms),

@@ -6,7 +6,9 @@ use tributary_engine::job::{JobSpec, SpecError};
 use tributary_engine::round::{Opening, TaskPolicy};
 use tributary_protocol::device::Assignment;
 use tributary_protocol::id::Name;
-use tributary_protocol::job_file::{EvaluationPolicy, InitialModel, JobFile, ModelsKept, Retention, StopPolicy};
+use tributary_protocol::job_file::{
+    EvaluationPolicy, InitialModel, JobFile, Mode, ModelsKept, Retention, RoundPolicy, StopPolicy,
+};
 use tributary_protocol::model::Companion;
 use tributary_protocol::relay::RelayTerms;
 use tributary_protocol::state::Task;
@@ -85,7 +87,12 @@ pub(super) async fn take(
     let left_ms = time_left_ms(assignment.deadline_in_ms, kept);
     let policy = policy_of(&spec, assignment.task, terms, left_ms)?;
     let opening = Opening { policy, seed: assignment.seed, norm_max: terms.norm_max };
-    let round = RoundKey { job: spec.id, task: assignment.task, number: assignment.round };
+    let number = match terms.job.round.mode.buffered().filter(|_| assignment.task == Task::Train) {
+        // A relay may bring several sums to one buffer.
+        Some(_) => services.db.look().await?.last_part(spec.id).await? + 1,
+        None => assignment.round,
+    };
+    let round = RoundKey { job: spec.id, task: assignment.task, number };
     let order = NewOrder { assignment: assignment.id, spec: &spec, round, base_version, opening };
     let known = services.db.look().await?.model(spec.id, base_version).await?;
     if known.as_ref().is_some_and(|known| known.sha256 != assignment.model_sha256) {
@@ -114,7 +121,7 @@ fn policy_of(spec: &JobSpec, task: Task, terms: &RelayTerms, left_ms: i64) -> Re
     policy.ok_or_else(|| TakeError::Unfit(format!("the job has no rounds of {task}")))
 }
 
-/// The parent's job as it is here: its rounds are the parent's, and so is when it ends.
+/// The parent's job as it is here: its rounds are parts of the parent's, and so is when it ends.
 fn played(terms: &RelayTerms, population: &Name) -> JobFile {
     // The parent sends the models.
     let evaluation = terms.job.evaluation.clone();
@@ -122,6 +129,7 @@ fn played(terms: &RelayTerms, population: &Name) -> JobFile {
     JobFile {
         evaluation,
         population: population.clone(),
+        round: RoundPolicy { mode: Mode::Synchronous, ..terms.job.round.clone() },
         initial_model: InitialModel::Upload,
         stop: StopPolicy::default(),
         schedule: None,

@@ -15,7 +15,7 @@ pub(super) async fn open(tx: &mut Tx, number: u32) -> RoundKey {
     let round = NewRound { key, base_version: number - 1, opening: Opening { policy, ..OPENING } };
     tx.insert_round(&round, 30).await.unwrap();
     let moved = tx.move_assignments(key).await.unwrap();
-    assert!(tx.start_round(key, u32::try_from(moved).unwrap(), 40, None).await.unwrap());
+    assert!(tx.start_round(key, moved, 40, None).await.unwrap());
     key
 }
 
