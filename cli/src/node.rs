@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::Subcommand;
 use tributary_protocol::id::JobId;
+use tributary_protocol::operator::Node;
 
 use crate::api::{Api, collect};
 use crate::error::CliError;
@@ -13,7 +14,8 @@ use crate::output::Output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
-    /// Lists the coordinators, whether each lives, and the jobs that it drives. A dead one stays in the list for a day.
+    /// Lists the coordinators, whether each lives, the jobs that it drives, and the shards of sums that it adds up. A
+    /// dead one stays in the list for a day.
     List {
         #[command(flatten)]
         limit: LimitArgs,
@@ -29,7 +31,7 @@ pub(crate) async fn run(command: NodeCommand, api: &Api, output: &Output) -> Res
     };
     let nodes = collect(limit.items_max(), async |page| api.nodes(page).await).await?;
     // Names, as on the page of the system; the objects of --json have the ids.
-    let names: BTreeMap<JobId, String> = match output.json || nodes.items.iter().all(|node| node.leases.is_empty()) {
+    let names: BTreeMap<JobId, String> = match output.json || nodes.items.iter().all(is_idle) {
         true => BTreeMap::new(),
         false => {
             let jobs = collect(None, async |page| api.jobs(None, page).await).await?.items;
@@ -37,13 +39,27 @@ pub(crate) async fn run(command: NodeCommand, api: &Api, output: &Output) -> Res
         }
     };
     let name_of = |job: JobId| names.get(&job).cloned().unwrap_or_else(|| job.to_string());
-    output.list(&nodes.items, &["name", "state", "release", "started", "seen", "drives"], |node| {
+    output.list(&nodes.items, &["name", "state", "release", "started", "seen", "drives", "shards"], |node| {
         let jobs: Vec<String> = node.leases.iter().map(|lease| name_of(lease.job)).collect();
+        let shards = node.shards.chunk_by(|one, other| one.job == other.job);
+        let shards: Vec<_> = shards.map(|run| format!("{} of {}", run.len(), name_of(run[0].job))).collect();
         let (started, seen) = (relative(node.started_at_ms, output.now_ms), relative(node.seen_at_ms, output.now_ms));
-        vec![node.id.to_string(), node.state.to_string(), node.version.clone(), started, seen, jobs.join(" ")]
+        vec![
+            node.id.to_string(),
+            node.state.to_string(),
+            node.version.clone(),
+            started,
+            seen,
+            jobs.join(" "),
+            shards.join(", "),
+        ]
     })?;
     output.note_if_cut(nodes.is_cut);
     Ok(())
+}
+
+fn is_idle(node: &Node) -> bool {
+    node.leases.is_empty() && node.shards.is_empty()
 }
 
 #[cfg(test)]

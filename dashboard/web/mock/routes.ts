@@ -507,6 +507,11 @@ function system(world: World, nowMs: number): System {
         seen_at_ms: nowMs - 900,
         state: "alive",
         leases: [lease(JOBS.live), lease(JOBS.long)],
+        shards: [
+          { job: JOBS.long, shard: 0 },
+          { job: JOBS.long, shard: 2 },
+        ],
+        url: "https://north.example.org:7300",
       },
       {
         id: "south",
@@ -515,6 +520,8 @@ function system(world: World, nowMs: number): System {
         seen_at_ms: nowMs - 2_100,
         state: "alive",
         leases: [lease(JOBS.flaky)],
+        shards: [{ job: JOBS.long, shard: 1 }],
+        url: "https://south.example.org:7300",
       },
       {
         id: "west",

@@ -62,7 +62,7 @@ pub use health::Health;
 pub use job::{CreateJob, Job, JobHead};
 pub use ledger::{LedgerEntry, check_ledger};
 pub use measured::MeasuredOn;
-pub use node::{Lease, Node};
+pub use node::{Lease, Node, NodeShard};
 pub use order::{ClientOrder, Order, RoundSort};
 pub use outlook::{Outlook, OutlookPoint};
 pub use overview::{Cell, JobOverview, JobSummary, OpenRound, Overview, SparkPoint};

@@ -22,6 +22,22 @@ pub struct Node {
     pub state: NodeState,
     /// Leases of the jobs that it drives.
     pub leases: Vec<Lease>,
+    /// The shards of sums that it adds up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<NodeShard>,
+    /// Where clients reach it, if it tells them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+/// A range of the parameters of a job whose updates one coordinator adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NodeShard {
+    /// Id of the job.
+    pub job: JobId,
+    /// Number of the shard, from 0.
+    pub shard: u16,
 }
 
 fn alive() -> NodeState {

@@ -31,6 +31,7 @@ struct NodeRow {
     started_at_ms: i64,
     seen_at_ms: i64,
     lease_ms: i64,
+    url: Option<String>,
 }
 
 impl NodeRow {
@@ -168,8 +169,7 @@ impl Tx {
 
     /// Nodes by name, after `after`, as they are at `now_ms`.
     pub async fn nodes(&mut self, after: &str, limit: u32, now_ms: i64) -> Result<Vec<Node>, DbError> {
-        let sql =
-            "select id, version, started_at_ms, seen_at_ms, lease_ms from nodes where id > $1 order by id limit $2";
+        let sql = "select id, version, started_at_ms, seen_at_ms, lease_ms, url from nodes where id > $1 order by id limit $2";
         let rows = fetch!(self, NodeRow, fetch_all, sql, after, i64::from(limit));
         let node = |row: NodeRow| Node {
             state: row.state(now_ms),
@@ -178,6 +178,8 @@ impl Tx {
             started_at_ms: row.started_at_ms,
             seen_at_ms: row.seen_at_ms,
             leases: Vec::new(),
+            shards: Vec::new(),
+            url: row.url,
         };
         Ok(rows.into_iter().map(node).collect())
     }

@@ -3,6 +3,7 @@
 
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, JobId, Name};
+use tributary_protocol::operator::NodeShard;
 
 use super::tx::{Text, execute, execute_all, fetch};
 use super::{DbError, RoundKey, Tx};
@@ -65,6 +66,18 @@ impl Tx {
         is_whole
             .then(|| rows.into_iter().map(|row| row.node).collect())
             .ok_or_else(|| DbError::Corrupt(format!("a shard of {job} has no coordinator")))
+    }
+
+    /// The shards of all jobs that have not ended, each with its coordinator.
+    pub async fn shards_of_all(&mut self) -> Result<Vec<(Name, NodeShard)>, DbError> {
+        let sql = "select s.node, s.job, s.shard from shards s join jobs j on j.id = s.job \
+                   where j.state not in ('stopped', 'completed') order by s.job, s.shard";
+        let rows = fetch!(self, (Text<Name>, Text<JobId>, i64), fetch_all, sql);
+        let shard = |(Text(node), Text(job), shard): (Text<Name>, Text<JobId>, i64)| {
+            let shard = u16::try_from(shard).map_err(|error| DbError::corrupt("shards.shard", error))?;
+            Ok((node, NodeShard { job, shard }))
+        };
+        rows.into_iter().map(shard).collect()
     }
 
     /// Names the coordinators that add up a job's shards from now on, in the order of the shards.

@@ -2425,12 +2425,24 @@ export interface Node {
   leases: Lease[];
   /** Time of its last sign of life in the database. */
   seen_at_ms: number;
+  /** The shards of sums that it adds up. */
+  shards?: NodeShard[];
   /** Time at which it started. */
   started_at_ms: number;
   /** Whether it lives, by its lease. A dead one stays in the list for a day. */
   state?: NodeState;
+  /** Where clients reach it, if it tells them. */
+  url?: string;
   /** Release that it runs. */
   version: string;
+}
+
+/** A range of the parameters of a job whose updates one coordinator adds up. */
+export interface NodeShard {
+  /** Id of the job. */
+  job: JobId;
+  /** Number of the shard, from 0. */
+  shard: number;
 }
 
 /** Whether a coordinator lives, by its lease. */

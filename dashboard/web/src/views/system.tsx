@@ -139,7 +139,15 @@ function Nodes({ nodes }: { nodes: readonly Node[] }) {
       cell: (node) => <StateTag state={node.state ?? "alive"} text={NODE_WORDS[node.state ?? "alive"]} />,
     },
     { head: "Version", wide: true, cell: (node) => node.version },
-    { head: "Leads", cell: (node) => <Leases node={node} now={now} /> },
+    {
+      head: "Leads",
+      cell: (node) => (
+        <span class="two-lines">
+          <Leases node={node} now={now} />
+          <Shards node={node} />
+        </span>
+      ),
+    },
     { head: "Last seen", number: true, cell: (node) => <Ago at={node.seen_at_ms} /> },
     { head: "Started", number: true, wide: true, cell: (node) => <Ago at={node.started_at_ms} /> },
   ];
@@ -153,6 +161,7 @@ function Nodes({ nodes }: { nodes: readonly Node[] }) {
           <small class="quiet">
             leads <Leases node={node} now={now} />
           </small>
+          <Shards node={node} />
         </span>
       ),
     },
@@ -207,6 +216,24 @@ function Leases({ node, now }: { node: Node; now: number }) {
       ))}
       {more > 0 && <span class="quiet"> and {plural(more, "other")}</span>}
     </span>
+  );
+}
+
+/** The shards of sums that a coordinator adds up, by job. */
+function Shards({ node }: { node: Node }) {
+  const counts = new Map<string, number>();
+  for (const { job } of node.shards ?? []) counts.set(job, (counts.get(job) ?? 0) + 1);
+  if (counts.size === 0) return null;
+  return (
+    <small class="quiet">
+      adds up{" "}
+      {[...counts].map(([job, shards], index) => (
+        <Fragment key={job}>
+          {index > 0 && ", "}
+          {plural(shards, "shard")} of <a href={links.job(job)}>{jobName(job) ?? shortId(job)}</a>
+        </Fragment>
+      ))}
+    </small>
   );
 }
 

@@ -17,7 +17,7 @@ pub(super) async fn show(operator: Operator<Views>, State(app): State<Arc<App>>)
     operator.may_everywhere()?;
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.read().await?;
-    let nodes = nodes_with_leases(&mut tx, "", PAGE_ITEMS_MAX, now_ms).await?;
+    let nodes = nodes_with_work(&mut tx, "", PAGE_ITEMS_MAX, now_ms).await?;
     let schedules = tx.schedules("", PAGE_ITEMS_MAX).await?;
     let disk = Disk::read(&app, &mut tx).await?;
     let (online_clients, working_clients) = Online::read(&app.fleet, &mut tx, now_ms).await?.all();
@@ -48,15 +48,20 @@ pub(super) async fn nodes(
 ) -> Answer<Json<Page<Node>>> {
     operator.may_everywhere()?;
     let (limit, after) = page(&query, String::new())?;
-    let nodes = nodes_with_leases(&mut app.db.read().await?, &after, limit, app.clock.now_ms()).await?;
+    let nodes = nodes_with_work(&mut app.db.read().await?, &after, limit, app.clock.now_ms()).await?;
     Ok(Json(full_page(nodes, limit, |node| node.id.to_string())))
 }
 
-async fn nodes_with_leases(tx: &mut Tx, after: &str, limit: u32, now_ms: i64) -> Result<Vec<Node>, DbError> {
+async fn nodes_with_work(tx: &mut Tx, after: &str, limit: u32, now_ms: i64) -> Result<Vec<Node>, DbError> {
     let mut nodes = tx.nodes(after, limit, now_ms).await?;
     for (node, lease) in tx.leases().await?.into_iter().filter(|(_, lease)| lease.expires_at_ms > now_ms) {
         if let Some(node) = nodes.iter_mut().find(|known| known.id == node) {
             node.leases.push(lease);
+        }
+    }
+    for (node, shard) in tx.shards_of_all().await? {
+        if let Some(node) = nodes.iter_mut().find(|known| known.id == node) {
+            node.shards.push(shard);
         }
     }
     Ok(nodes)

@@ -16,7 +16,7 @@ use tributary_protocol::update::CodecName;
 use crate::support::{Answer, Device, WEIGHTS, World, delta_file, figures, within_reason};
 
 const CLIENTS: usize = 12;
-const ROUNDS: u32 = 3;
+const ROUNDS: u32 = 10;
 
 fn job(codec: &Value, combine: &str) -> Value {
     json!({
@@ -121,13 +121,18 @@ async fn relays_make_the_model_of_rounded_updates_that_all_count_alike() {
 /// Two relays, below each two relays of three clients.
 #[tokio::test]
 async fn relays_of_relays_make_the_same_model() {
-    let codec = json!("f32");
+    for (codec, combine) in [("ternary", "weighted_mean"), ("int8", "uniform_mean"), ("f32", "weighted_mean")] {
+        relays_of_relays(&json!(codec), combine).await;
+    }
+}
+
+async fn relays_of_relays(codec: &Value, combine: &str) {
     let flat = World::start_driven().await;
-    let expected = versions(&flat, &[&flat], &codec, "weighted_mean").await;
+    let expected = versions(&flat, &[&flat], codec, combine).await;
     let root = World::start_driven().await;
     let [left, right] = relays::<2>(&root).await;
     let ([one, two], [three, four]) = (relays::<2>(&left).await, relays::<2>(&right).await);
-    assert_eq!(versions(&root, &[&one, &two, &three, &four], &codec, "weighted_mean").await, expected);
+    assert_eq!(versions(&root, &[&one, &two, &three, &four], codec, combine).await, expected);
     let shadows: Page<Job> = left.look("/jobs").await.ok();
     assert_eq!(shadows.items[0].head.state, JobState::Relaying);
     // Clients without code read their tables by it.
