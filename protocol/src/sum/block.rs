@@ -10,8 +10,10 @@ use super::error::SumError;
 pub const BLOCK_VALUES: usize = 256;
 /// Bytes before the packed integers: width and shift.
 pub(super) const HEAD_BYTES: usize = 2;
-/// Zeros that [`unpack`] needs behind the packed integers, since it loads 16 bytes at a time.
+/// Zeros that [`unpack`] needs behind the packed integers, since it loads up to 16 bytes at a time.
 const PADDING_BYTES: usize = 16;
+/// The widest integers that 8 bytes hold from any bit of the first one on.
+const WIDTH_OF_WORD: u32 = 57;
 /// Most bytes of a block.
 pub const BLOCK_BYTES_MAX: usize = HEAD_BYTES + 8 * BLOCK_VALUES;
 
@@ -45,6 +47,12 @@ impl Shape {
         let is_possible = u32::from(width) + u32::from(shift) <= 64 && (width > 0 || shift == 0);
         let shape = Self { width: width.into(), shift: shift.into() };
         is_possible.then_some(shape).ok_or(SumError::Shape { block, width, shift })
+    }
+
+    /// The largest magnitude that such an integer can have.
+    pub(super) fn magnitude_max(self) -> u64 {
+        // The lowest integer of two's complement.
+        1u64.checked_shl((self.width + self.shift).saturating_sub(1)).unwrap_or(u64::MAX)
     }
 
     /// Bytes of so many packed integers.
@@ -96,11 +104,15 @@ pub(super) fn unpack(shape: Shape, packed: &[u8], block: u32, values: &mut [i64]
     }
     let mut padded = [0; 8 * BLOCK_VALUES + PADDING_BYTES];
     padded[..packed.len()].copy_from_slice(packed);
+    // The value's bits to the top, and back with copies of its sign.
+    let signed = |word: u64| (word.cast_signed() << (64 - bits)) >> (64 - bits);
     for (index, value) in values.iter_mut().enumerate() {
         let at = index * bits as usize;
-        let bytes = padded[at / 8..].first_chunk().expect("the padding lies behind the last value");
-        // The value's bits to the top, and back with copies of its sign.
-        *value = (((u128::from_le_bytes(*bytes) >> (at % 8)) as i64) << (64 - bits)) >> (64 - bits);
+        let (bytes, cut) = (&padded[at / 8..], at % 8);
+        *value = signed(match bits {
+            ..=WIDTH_OF_WORD => u64::from_le_bytes(first(bytes)) >> cut,
+            _ => (u128::from_le_bytes(first(bytes)) >> cut) as u64,
+        });
     }
     let used = values.len() * bits as usize % 8;
     if used > 0 && packed.last().is_some_and(|last| last >> used != 0) {
@@ -115,6 +127,10 @@ pub(super) fn unpack(shape: Shape, packed: &[u8], block: u32, values: &mut [i64]
     }
     values.iter_mut().for_each(|value| *value <<= shift);
     Ok(())
+}
+
+fn first<const N: usize>(padded: &[u8]) -> [u8; N] {
+    *padded.first_chunk().expect("the padding lies behind the last value")
 }
 
 #[cfg(test)]

@@ -73,8 +73,9 @@ impl PackedReader {
         unpack(shape, packed, self.block(), values)?;
         let first = self.places.start + self.read;
         let magnitude_max = self.magnitude_max;
-        let largest = values.iter().fold(0, |largest: u64, value| largest.max(value.unsigned_abs()));
-        if largest > magnitude_max {
+        // Sums are far from the caps as a rule: then the width of the block says that none is beyond them.
+        let may_exceed = shape.magnitude_max() > magnitude_max;
+        if may_exceed && values.iter().any(|value| value.unsigned_abs() > magnitude_max) {
             let is_too_large = |value: &i64| value.unsigned_abs() > magnitude_max;
             let at = values.iter().position(is_too_large).unwrap_or_default();
             return Err(SumError::ValueTooLarge { place: first + at, got: values[at], magnitude_max });

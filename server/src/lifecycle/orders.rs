@@ -18,7 +18,7 @@ pub(crate) struct NewOrder<'a> {
     pub(crate) assignment: AssignmentId,
     /// The parent's job, as the relay plays it.
     pub(crate) spec: &'a JobSpec,
-    /// The parent's round, whose number and task its part has too.
+    /// The round here, with the task of the parent's round, and its number too unless that is a buffer.
     pub(crate) round: RoundKey,
     pub(crate) base_version: u32,
     pub(crate) opening: Opening,

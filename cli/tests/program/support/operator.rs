@@ -178,10 +178,13 @@ impl Operator {
 
     /// The name of the coordinator that drives a job; none while it changes.
     pub(crate) async fn driver(&self, job: &str) -> Option<String> {
-        let nodes = self.get("nodes").await;
-        let nodes: Page<Node> = serde_json::from_value(nodes).unwrap();
         let drives = |node: &Node| node.leases.iter().any(|lease| lease.job.to_string() == job);
-        nodes.items.into_iter().find(drives).map(|node| node.id.to_string())
+        self.nodes().await.into_iter().find(drives).map(|node| node.id.to_string())
+    }
+
+    /// The coordinators.
+    pub(crate) async fn nodes(&self) -> Vec<Node> {
+        serde_json::from_value::<Page<Node>>(self.get("nodes").await).unwrap().items
     }
 
     /// What a private job promises and has spent.

@@ -8,7 +8,7 @@ use tributary_protocol::device::{Assignment, ReportAccepted};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::model::ParameterList;
-use tributary_protocol::operator::Job;
+use tributary_protocol::operator::{Job, Node, Page};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, Phase};
@@ -273,6 +273,7 @@ async fn the_shards_of_a_dead_coordinator_have_another_one() {
     for (number, work) in work.iter().enumerate() {
         contribute(&all, &devices[number], number, work.as_ref().expect("drawn")).await;
     }
+    assert_eq!(adds_up(all.first(), job).await, [1, 1, 1]);
     // The round has closed, and no range is made; two of the three never act again.
     all.0.truncate(1);
     all.drive().await;
@@ -280,6 +281,16 @@ async fn the_shards_of_a_dead_coordinator_have_another_one() {
     all.first().pass_ms(60_000).await;
     all.finish(job, 1).await;
     assert_eq!(Sha256Hash::of(&all.first().model_file(job, 1).await), whole[0]);
+    let mut shards = adds_up(all.first(), job).await;
+    shards.sort_unstable();
+    assert_eq!(shards, [0, 0, 3], "what the list of coordinators says of them");
+}
+
+/// Shards of each coordinator.
+async fn adds_up(world: &World, job: JobId) -> Vec<usize> {
+    let nodes: Page<Node> = world.look("/nodes").await.ok();
+    let of_job = |node: &Node| node.shards.iter().filter(|shard| shard.job == job).count();
+    nodes.items.iter().map(of_job).collect()
 }
 
 /// Goal: a part is checked as an update is: it comes once, and to what its job takes.
