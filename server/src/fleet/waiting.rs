@@ -9,6 +9,7 @@ use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::example_sets::ExampleSet;
 use tributary_protocol::id::{ClientId, Name};
+use tributary_protocol::job_file::Mode;
 use tributary_protocol::state::{Phase, Task};
 use tributary_protocol::update::CodecName;
 
@@ -28,6 +29,9 @@ pub struct Waiting {
     last_rounds: HashMap<ClientId, u32>,
     /// Clients that the training round may not draw, and why.
     barred: HashMap<ClientId, Ineligible>,
+    /// In a buffered job: the updates of each client in the open buffer.
+    reported: HashMap<ClientId, u32>,
+    mode: Mode,
 }
 
 impl Waiting {
@@ -55,11 +59,10 @@ impl Waiting {
         rounds: &[RoundRow],
     ) -> Result<Self, DbError> {
         let mut barred = barred(tx, spec, rounds, &candidates).await?;
-        if !candidates.is_empty() {
-            barred.extend(counted_enough(tx, spec, rounds, &candidates).await?);
-        }
+        let reported = if candidates.is_empty() { HashMap::new() } else { reported(tx, rounds).await? };
         barred.extend(refusing(tx, spec, rounds, services.clock.now_ms()).await?);
-        Ok(Self { candidates, last_rounds: last_rounds(tx, spec, rounds).await?, barred })
+        let (last_rounds, mode) = (last_rounds(tx, spec, rounds).await?, spec.file.round.mode);
+        Ok(Self { candidates, last_rounds, barred, reported, mode })
     }
 
     /// Number of waiting clients.
@@ -84,10 +87,12 @@ impl Waiting {
 
     fn check(&self, candidate: &Candidate, round: &RoundRow, rules: &EligibilityRules<'_>) -> Result<(), Ineligible> {
         admit(candidate, self.last_rounds.get(&candidate.client).copied(), rules)?;
-        match self.barred.get(&candidate.client).filter(|_| round.task == Task::Train) {
-            Some(why) => Err(why.clone()),
-            None => Ok(()),
+        if round.task != Task::Train {
+            return Ok(());
         }
+        let reported = self.reported.get(&candidate.client).copied().unwrap_or_default();
+        admit_to_buffer(self.mode, reported, candidate.places_most())?;
+        self.barred.get(&candidate.client).map_or(Ok(()), |why| Err(why.clone()))
     }
 
     /// The waiting clients that a round may draw.
@@ -137,23 +142,12 @@ async fn last_rounds(tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) -> Result
     }
 }
 
-/// Clients with as many updates in the open buffer as count of one client.
-async fn counted_enough(
-    tx: &mut Tx,
-    spec: &JobSpec,
-    rounds: &[RoundRow],
-    candidates: &[Arc<Candidate>],
-) -> Result<Vec<(ClientId, Ineligible)>, DbError> {
-    let Some(round) = drawing(rounds).filter(|round| round.is_buffer() && round.reported > 0) else {
-        return Ok(Vec::new());
-    };
-    let mode = spec.file.round.mode;
-    let reported: HashMap<ClientId, u32> = tx.reports_by_client(round.key()).await?.into_iter().collect();
-    let enough = |candidate: &Arc<Candidate>| {
-        let count = *reported.get(&candidate.client)?;
-        Some((candidate.client, admit_to_buffer(mode, count, candidate.places()).err()?))
-    };
-    Ok(candidates.iter().filter_map(enough).collect())
+/// The updates of each client in the open buffer.
+async fn reported(tx: &mut Tx, rounds: &[RoundRow]) -> Result<HashMap<ClientId, u32>, DbError> {
+    match drawing(rounds).filter(|round| round.is_buffer() && round.reported > 0) {
+        Some(round) => Ok(tx.reports_by_client(round.key()).await?.into_iter().collect()),
+        None => Ok(HashMap::new()),
+    }
 }
 
 /// Clients whose apps demand more privacy than a masked or private job gives: drawn again, they would only cost their
