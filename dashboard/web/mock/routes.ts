@@ -78,6 +78,7 @@ export function answer(world: World, call: Call): Answer {
   }
   if (first === "tokens" || first === "accounts") return world.access.answer(parts, call.method, call.body, nowMs);
   if (first === "populations" && second === undefined) return ok({ items: populations(world) });
+  if (first === "releases" && second === undefined && call.method === "GET") return ok({ items: [] });
   if (first === "populations" && third === "attributes")
     return ok([
       { name: "app_version", values: 2 },
