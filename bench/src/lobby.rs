@@ -17,14 +17,12 @@ use crate::device::{Connection, check_in_body};
 use crate::error::BenchError;
 use crate::fleet;
 use crate::process::{CoordinatorProcess, Options, database_of, operator_token, population_name};
-use crate::relays::{Branch, relay_token};
+use crate::relays::branches;
 use tributary::error::CliError;
 use tributary::output::Output;
 
 /// How long clients ask to be held.
 const WAIT_MS: u32 = 60_000;
-/// Clients that begin to wait at the same time, at each server.
-const OPENING: usize = 16;
 /// From the start of the last client until the measurement, in which relays tell their parent.
 const SETTLE: Duration = Duration::from_secs(3);
 
@@ -103,17 +101,9 @@ async fn costs(args: &LobbyArgs, has_relays: bool) -> Result<(Cost, Cost), CliEr
     let options = Options { connections_max: Some(args.clients + 32), ..Options::default() };
     let root = CoordinatorProcess::start_with(&database, &operator_token()?, options).await?;
     let population = population_name()?;
-    let token = root.population(&population).await?;
-    let mut branches = Vec::new();
-    if has_relays {
-        let token = relay_token(&root, &population).await?;
-        for number in 0..args.relays {
-            let clients = args.clients / args.relays + u32::from(number < args.clients % args.relays);
-            branches.push(Branch::below(&root, &token, folder.path(), (number, clients)).await?);
-        }
-    } else {
-        branches.push(Branch::of(&root, &token, args.clients).await?);
-    }
+    let of_relay = |number| args.clients / args.relays + u32::from(number < args.clients % args.relays);
+    let clients: Vec<u32> = (0..args.relays).map(of_relay).collect();
+    let branches = branches(&root, &population, folder.path(), (&clients, has_relays)).await?;
     root.api.create_job(job_file(args, &population)?).await?;
     let seen = || {
         let relays = branches.iter().filter_map(|branch| branch.relay.as_ref());
@@ -124,15 +114,12 @@ async fn costs(args: &LobbyArgs, has_relays: bool) -> Result<(Cost, Cost), CliEr
     let before = seen()?;
     let mut waiting = JoinSet::new();
     for branch in &branches {
-        for group in branch.clients.chunks(OPENING) {
-            for client in group {
-                let (mut connection, client) = (Connection::open(&branch.server).await?, client.clone());
-                waiting.spawn(async move {
-                    while connection.check_in(&client, &check_in_body(WAIT_MS)).await?.is_none() {}
-                    Ok::<_, BenchError>(())
-                });
-            }
-            tokio::task::yield_now().await;
+        for client in &branch.clients {
+            let (mut connection, client) = (Connection::open(&branch.server).await?, client.clone());
+            waiting.spawn(async move {
+                while connection.check_in(&client, &check_in_body(WAIT_MS)).await?.is_none() {}
+                Ok::<_, BenchError>(())
+            });
         }
     }
     tokio::time::sleep(SETTLE).await;

@@ -72,16 +72,35 @@ pub(crate) struct Branch {
     pub(crate) relay: Option<RelayProcess>,
 }
 
+/// So many clients behind each of as many relays, or the same clients at the coordinator. Creates their population.
+pub(crate) async fn branches(
+    root: &CoordinatorProcess,
+    population: &Name,
+    folder: &Path,
+    (clients, has_relays): (&[u32], bool),
+) -> Result<Vec<Branch>, CliError> {
+    let token = root.population(population).await?;
+    if !has_relays {
+        return Ok(vec![Branch::of(root, &token, clients.iter().sum()).await?]);
+    }
+    let token = relay_token(root, population).await?;
+    let mut branches = Vec::new();
+    for (number, clients) in (0..).zip(clients) {
+        branches.push(Branch::below(root, &token, folder, (number, *clients)).await?);
+    }
+    Ok(branches)
+}
+
 impl Branch {
     /// Clients of the coordinator.
-    pub(crate) async fn of(root: &CoordinatorProcess, token: &Secret, clients: u32) -> Result<Self, CliError> {
+    async fn of(root: &CoordinatorProcess, token: &Secret, clients: u32) -> Result<Self, CliError> {
         let server = fleet::server(root)?;
         let clients = fleet::enrol(&server, token, clients).await?;
         Ok(Self { server, clients, relay: None })
     }
 
     /// A relay below the coordinator, with so many clients.
-    pub(crate) async fn below(
+    async fn below(
         root: &CoordinatorProcess,
         token: &Secret,
         folder: &Path,

@@ -18,7 +18,7 @@ use crate::device::{Connection, check_in_body};
 use crate::error::BenchError;
 use crate::fleet;
 use crate::process::{CoordinatorProcess, database_of, operator_token, population_name};
-use crate::relays::{Branch, relay_token};
+use crate::relays::{Branch, branches};
 use tributary::api::collect;
 use tributary::error::CliError;
 use tributary::options::parse_codec;
@@ -100,16 +100,8 @@ async fn cost(args: &TreeArgs, has_relays: bool) -> Result<Cost, CliError> {
     let database = database_of(None, folder.path());
     let root = CoordinatorProcess::start(&database, &operator_token()?).await?;
     let population = population_name()?;
-    let token = root.population(&population).await?;
-    let mut branches = Vec::new();
-    if has_relays {
-        let token = relay_token(&root, &population).await?;
-        for number in 0..args.relays {
-            branches.push(Branch::below(&root, &token, folder.path(), (number, args.children)).await?);
-        }
-    } else {
-        branches.push(Branch::of(&root, &token, args.relays * args.children).await?);
-    }
+    let clients = vec![args.children; args.relays as usize];
+    let branches = branches(&root, &population, folder.path(), (&clients, has_relays)).await?;
     let job = root.api.create_job(job_file(args, &population)?).await?.head.id;
     for round in 0..WARM_UP_ROUNDS {
         play(&branches, round).await?;

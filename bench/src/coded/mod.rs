@@ -87,9 +87,9 @@ struct Cost {
     cpu_s: f64,
     /// Of the last model.
     sha256: Sha256Hash,
-    /// How far that is from the first model with the mean of all parts in each round, relative to what one round
-    /// changes at most.
-    apart: f64,
+    /// In a coded tree: how far that is from the first model with the mean of all parts in each round, relative to
+    /// what one round changes at most.
+    apart: Option<f64>,
 }
 
 /// What the coordinator says of rounds, each.
@@ -111,10 +111,10 @@ pub(crate) async fn run(args: &CodedArgs, output: &Output) -> Result<(), CliErro
             scheme: scheme.as_str(),
             iteration_s: times.iteration_s,
             cycle_s: times.cycle_s,
-            load: scheme.parts_each(args) as f64 / scheme.parts(args) as f64,
+            load: scheme.load(args),
             cpu_s,
             bytes: times.bytes,
-            has_all_parts: is_star || (scheme == Scheme::Tree && apart < ROUNDING_MAX),
+            has_all_parts: is_star || apart.is_some_and(|apart| apart < ROUNDING_MAX),
         };
         // Programs need not wait for the last row.
         match output.json {
@@ -136,9 +136,8 @@ fn check(args: &CodedArgs) -> Result<(), CliError> {
             "--stragglers must be below --members, and --slow at most all of them".into(),
         ));
     }
-    let shares = Scheme::all(args).map(|scheme| scheme.parts_each(args) as f64 / scheme.parts(args) as f64);
-    let all_ms = (compute_ms * u64::from(slow.times) * u64::from(members)) as f64;
-    let work_ms = (shares.fold(0.0, f64::max) * all_ms) as u64;
+    let load = Scheme::all(args).map(|scheme| scheme.load(args)).fold(0.0, f64::max);
+    let work_ms = (load * (compute_ms * u64::from(slow.times) * u64::from(members)) as f64) as u64;
     if work_ms > WORK_MS_MAX {
         let detail =
             format!("a slow member would work for {work_ms} ms in a coded round: at most {WORK_MS_MAX} are possible");
@@ -250,8 +249,13 @@ async fn played(site: &Site, args: &CodedArgs, scheme: Scheme, noise: &[f32]) ->
     let versions = collect(None, async |page| api.model_versions(job, page).await).await?.items;
     let last = versions.iter().max_by_key(|version| version.version);
     let last = last.ok_or_else(|| BenchError::Start("it made no model".into()))?;
-    let [first, made] = [values(coordinator, job, 0).await?, values(coordinator, job, last.version).await?];
-    let apart = apart((&first, &made), last.version, &mean_changes(noise, scheme.parts(args)));
+    let apart = match scheme {
+        Scheme::Tree => {
+            let [first, made] = [values(coordinator, job, 0).await?, values(coordinator, job, last.version).await?];
+            Some(apart((&first, &made), last.version, &mean_changes(noise, scheme.parts(args))))
+        }
+        Scheme::Star | Scheme::OverSelected | Scheme::Coded | Scheme::Ring => None,
+    };
     Ok(Cost { times, cpu_s, sha256: last.sha256, apart })
 }
 
@@ -265,13 +269,11 @@ async fn values(coordinator: &CoordinatorProcess, job: JobId, version: u32) -> R
 
 /// How far a model is from the first one with `rounds` such changes, relative to the largest change of a round.
 fn apart((first, made): (&[f32], &[f32]), rounds: u32, changes: &[f64]) -> f64 {
-    let apart = first
-        .iter()
-        .zip(made)
-        .zip(changes)
-        .map(|((first, made), change)| (f64::from(*made) - f64::from(*first) - f64::from(rounds) * change).abs());
-    let largest = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
-    largest(&mut apart.into_iter()) / largest(&mut changes.iter().map(|change| change.abs()))
+    let apart = |((first, made), change): ((&f32, &f32), &f64)| {
+        (f64::from(*made) - f64::from(*first) - f64::from(rounds) * change).abs()
+    };
+    let apart = first.iter().zip(made).zip(changes).map(apart).fold(0.0, f64::max);
+    apart / changes.iter().fold(0.0, |largest, change| change.abs().max(largest))
 }
 
 /// Waits until so many rounds are committed.

@@ -50,12 +50,17 @@ impl Scheme {
     }
 
     /// Parts of each member.
-    pub(super) fn parts_each(self, args: &CodedArgs) -> usize {
+    fn parts_each(self, args: &CodedArgs) -> usize {
         match self {
             Self::Coded => usize::from(args.stragglers) + 1,
             Self::Tree => tree(args).and_then(kept_of).unwrap_or_default(),
             Self::Star | Self::OverSelected | Self::Ring => 1,
         }
+    }
+
+    /// The share of all data that each member trains on.
+    pub(super) fn load(self, args: &CodedArgs) -> f64 {
+        self.parts_each(args) as f64 / self.parts(args) as f64
     }
 
     /// The parts that a member holds by name; none where it trains on its own.

@@ -1,6 +1,6 @@
 //! Jobs whose rounds take sums of reports from relays.
 
-use tributary_protocol::job_file::{Combine, JobFile, NormMax, Selection, ServerOptimizer, StalenessWeight};
+use tributary_protocol::job_file::{JobFile, NormMax, Selection, ServerOptimizer, StalenessWeight};
 use tributary_protocol::plan::{Algorithm, Cadence};
 
 /// Why relays can take no part in a job's rounds; `Ok` if they can.
@@ -8,7 +8,6 @@ use tributary_protocol::plan::{Algorithm, Cadence};
 /// A relay knows the sum of its clients' reports, and nothing else of them. It knows the round, and no other round.
 /// Evaluations and descriptions add up in every job; clients of a relay take part in those of the jobs that they train.
 pub(super) fn suits(job: &JobFile) -> Result<(), &'static str> {
-    let is_mean = matches!(job.aggregation.combine, Combine::WeightedMean | Combine::UniformMean);
     // The control variates of SCAFFOLD are a second vector of each update, and so of the sum.
     let needs_more = match &job.training.algorithm {
         Algorithm::Plain | Algorithm::Scaffold { .. } | Algorithm::FedDyn { .. } => false,
@@ -18,9 +17,8 @@ pub(super) fn suits(job: &JobFile) -> Result<(), &'static str> {
     // The clients of a relay form groups at the relay, which adds up their sums.
     let masks_by_a_clip_that_moves =
         job.secure_aggregation.as_ref().is_some_and(|secure| secure.clip.adaptive().is_some());
-    let is_buffered = job.round.mode.buffered().is_some();
-    let weighs_by_age =
-        job.round.mode.buffered().is_some_and(|buffered| buffered.staleness_weight != StalenessWeight::Constant);
+    let buffered = job.round.mode.buffered();
+    let weighs_by_age = buffered.is_some_and(|buffered| buffered.staleness_weight != StalenessWeight::Constant);
     let reasons = [
         (job.analysis.is_some(), "an analysis asks clients themselves"),
         (
@@ -33,14 +31,17 @@ pub(super) fn suits(job: &JobFile) -> Result<(), &'static str> {
         (masks_by_a_clip_that_moves, "the clip follows how many updates are within it, which a sum does not tell"),
         (job.round.mode.slack().is_some(), "the members of a stale-synchronous job have clocks of their own"),
         (weighs_by_age, "a sum is never weighed down: its buffers need `staleness_weight` constant"),
-        (is_buffered && job.round.mode.cadence() != Cadence::default(), "its clients train several times on a version"),
-        (is_buffered && job.secure_aggregation.is_some(), "the groups of its buffers have clients of several versions"),
+        (job.round.mode.cadence() != Cadence::default(), "its clients train several times on a version"),
+        (
+            buffered.is_some() && job.secure_aggregation.is_some(),
+            "the groups of its buffers have clients of several versions",
+        ),
         (job.round.selection != Selection::Uniform, "the job chooses clients by what is known of them"),
         (job.round.adapt.is_some(), "the job adapts to the times of single clients"),
         (needs_more, "the algorithm needs more than one sum"),
         (matches!(job.update.norm_max, Some(NormMax::Adaptive(_))), "the norm bound follows single updates"),
         (matches!(job.aggregation.optimizer, ServerOptimizer::Lbfgs { .. }), "the optimiser compares losses"),
-        (!is_mean, "the rule reads single updates"),
+        (!job.aggregation.combine.is_mean(), "the rule reads single updates"),
     ];
     match reasons.into_iter().find(|(is_so, _)| *is_so) {
         Some((_, reason)) => Err(reason),

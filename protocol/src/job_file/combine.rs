@@ -261,6 +261,11 @@ impl<'de> Deserialize<'de> for Combine {
 }
 
 impl Combine {
+    /// Whether it needs no more than the sum of the updates.
+    pub fn is_mean(&self) -> bool {
+        matches!(self, Self::WeightedMean | Self::UniformMean)
+    }
+
     /// The norm to which the first round clips, and how it adapts, if it does.
     pub fn adaptive_clip(&self) -> Option<(f64, AdaptiveClip)> {
         match *self {

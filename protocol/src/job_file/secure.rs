@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::error::require;
 use super::number::number_or_table;
 use super::privacy::{AdaptiveNoisedClip, Clip, Mechanism, Privacy};
-use super::{Combine, JobFile, JobFileError, Mode, StalenessWeight};
+use super::{JobFile, JobFileError, Mode, StalenessWeight};
 use crate::plan::{GroupTrust, Masking};
 use crate::secure::quantise::LEVELS_MAX;
 use crate::update::Codec;
@@ -181,21 +181,22 @@ impl JobFile {
         self.privacy.as_ref().map(|privacy| &privacy.clip).or(secure)
     }
 
-    /// Most updates of one version: a full cohort, or a buffer, which the sum of a group may overfill.
+    /// Most updates of one version: a full cohort, or a buffer, which the sum of a group or of a relay may overfill.
     pub fn updates_max(&self) -> u32 {
         let full = self.round.cohort_size();
         if let Some(coded) = &self.coded {
             return coded.drawn();
         }
-        let adds_sums = matches!(self.aggregation.combine, Combine::WeightedMean | Combine::UniformMean)
-            && matches!(self.round.mode, Mode::Buffered { .. });
-        match (&self.secure_aggregation, self.round.mode.buffered()) {
-            (Some(secure), Some(_)) => full.saturating_add(secure.group(self.round.goal()).saturating_sub(1)),
+        match (&self.secure_aggregation, self.round.mode) {
+            (_, Mode::Synchronous) => full,
+            (Some(secure), _) => full.saturating_add(secure.group(self.round.goal()).saturating_sub(1)),
             // The last sum of a relay may bring more than the buffer lacks.
-            (None, Some(buffered)) if adds_sums && buffered.staleness_weight == StalenessWeight::Constant => {
-                full.saturating_add(buffered.concurrency - 1)
+            (None, Mode::Buffered { concurrency, staleness_weight: StalenessWeight::Constant, .. })
+                if self.aggregation.combine.is_mean() =>
+            {
+                full.saturating_add(concurrency - 1)
             }
-            _ => full,
+            (None, _) => full,
         }
     }
 

@@ -9,7 +9,6 @@ use tributary_protocol::abilities::Abilities;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::example_sets::ExampleSet;
 use tributary_protocol::id::{ClientId, Name};
-use tributary_protocol::job_file::Mode;
 use tributary_protocol::state::{Phase, Task};
 use tributary_protocol::update::CodecName;
 
@@ -31,7 +30,6 @@ pub struct Waiting {
     barred: HashMap<ClientId, Ineligible>,
     /// In a buffered job: the updates of each client in the open buffer.
     reported: HashMap<ClientId, u32>,
-    mode: Mode,
 }
 
 impl Waiting {
@@ -61,8 +59,7 @@ impl Waiting {
         let mut barred = barred(tx, spec, rounds, &candidates).await?;
         let reported = if candidates.is_empty() { HashMap::new() } else { reported(tx, rounds).await? };
         barred.extend(refusing(tx, spec, rounds, services.clock.now_ms()).await?);
-        let (last_rounds, mode) = (last_rounds(tx, spec, rounds).await?, spec.file.round.mode);
-        Ok(Self { candidates, last_rounds, barred, reported, mode })
+        Ok(Self { candidates, last_rounds: last_rounds(tx, spec, rounds).await?, barred, reported })
     }
 
     /// Number of waiting clients.
@@ -82,23 +79,28 @@ impl Waiting {
     /// Whether a round may draw this client.
     pub fn admits(&self, candidate: &Candidate, spec: &JobSpec, round: &RoundRow) -> Result<(), Ineligible> {
         let rules = EligibilityRules::of(&spec.file, spec.schema, &spec.needs, round.task, round.number);
-        self.check(candidate, round, &rules)
+        self.check(candidate, (spec, round), &rules)
     }
 
-    fn check(&self, candidate: &Candidate, round: &RoundRow, rules: &EligibilityRules<'_>) -> Result<(), Ineligible> {
+    fn check(
+        &self,
+        candidate: &Candidate,
+        (spec, round): (&JobSpec, &RoundRow),
+        rules: &EligibilityRules<'_>,
+    ) -> Result<(), Ineligible> {
         admit(candidate, self.last_rounds.get(&candidate.client).copied(), rules)?;
         if round.task != Task::Train {
             return Ok(());
         }
         let reported = self.reported.get(&candidate.client).copied().unwrap_or_default();
-        admit_to_buffer(self.mode, reported, candidate.places_most())?;
+        admit_to_buffer(spec.file.round.mode, reported, candidate.places_most())?;
         self.barred.get(&candidate.client).map_or(Ok(()), |why| Err(why.clone()))
     }
 
     /// The waiting clients that a round may draw.
     pub fn eligible(&self, spec: &JobSpec, round: &RoundRow) -> Vec<Arc<Candidate>> {
         let rules = EligibilityRules::of(&spec.file, spec.schema, &spec.needs, round.task, round.number);
-        let is_eligible = |candidate: &&Arc<Candidate>| self.check(candidate, round, &rules).is_ok();
+        let is_eligible = |candidate: &&Arc<Candidate>| self.check(candidate, (spec, round), &rules).is_ok();
         let eligible = self.candidates.iter().filter(is_eligible);
         eligible.filter_map(|candidate| candidate.with_data(spec.file.data.as_ref())).collect()
     }

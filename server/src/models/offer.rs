@@ -199,7 +199,7 @@ const QUESTIONS_PER_S: u64 = 100;
 
 /// Shortest time between two questions in a coded round: it is done without those that hold a covered block, and the
 /// next one needs them.
-const CODED_ASK_EVERY_MS: u64 = 500;
+pub(crate) const CODED_ASK_EVERY_MS: u64 = 500;
 
 /// How often each of so many clients asks whether its round is still open, and at most every `least_ms`.
 fn ask_every_ms(clients: u32, least_ms: u64) -> u64 {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tributary_engine::round::{Offer, offer, places};
+use tributary_protocol::device::ASK_EVERY_MS_MIN;
 use tributary_protocol::id::Name;
 use tributary_protocol::relay::RELAY_JOBS_MAX;
 use tributary_protocol::state::{AbandonReason, Phase};
@@ -18,6 +19,7 @@ use super::upstream::{Offered, Upstream, UpstreamError};
 use crate::db::{DbError, OrderRow, RoundKey};
 use crate::fleet::Fleet;
 use crate::lifecycle::{orders, rounds};
+use crate::models::offer::CODED_ASK_EVERY_MS;
 use crate::services::Services;
 use crate::updates::Updates;
 
@@ -27,10 +29,6 @@ const WAIT: Duration = Duration::from_secs(60);
 const RESTATE_MS: i64 = 200;
 /// How long an offer waits for as many clients as the last round ended with: those that ended it are on their way back.
 const GATHER_MS: i64 = 1_000;
-/// Time between two questions whether the parent still waits for the part, in milliseconds.
-const ASK_EVERY_MS: i64 = 3_000;
-/// The same in a coded tree, whose rounds end while some of their members still work.
-const ASK_EVERY_MS_CODED: i64 = 500;
 /// Time between two questions which jobs have ended at the parent, in milliseconds.
 const HEAR_EVERY_MS: i64 = 10_000;
 /// Pause after a call that failed, in milliseconds.
@@ -207,7 +205,8 @@ impl Relaying {
         let mut asked_at_ms = clock.now_ms();
         loop {
             let Some(round) = self.services.db.look().await?.round(key).await? else { return Ok(0) };
-            let ask_every_ms = if round.policy().branch.is_some() { ASK_EVERY_MS_CODED } else { ASK_EVERY_MS };
+            let is_coded = round.policy().branch.is_some();
+            let ask_every_ms = if is_coded { CODED_ASK_EVERY_MS } else { ASK_EVERY_MS_MIN }.cast_signed();
             match round.phase {
                 Phase::Selecting | Phase::Training | Phase::Aggregating => {}
                 // The commit has deleted the order.

@@ -56,16 +56,21 @@ struct Played {
     acknowledged: Vec<(u32, u32)>,
 }
 
-/// Plays the job to its end on an empty database.
+/// Plays the job with these rules to its end on an empty database.
 async fn play(database: &str, kills: u32, seed: Seed, rules: &Value) -> Played {
+    let sections = json!({ "round": cohorts(), "aggregation": rules.get("aggregation").unwrap_or(&json!({})) });
+    play_job(database, (kills, seed), &sections, rules.get("algorithm")).await
+}
+
+/// Plays a job to its end on an empty database.
+async fn play_job(database: &str, (kills, seed): (u32, Seed), sections: &Value, algorithm: Option<&Value>) -> Played {
     let setup = Setup::new(database);
     let proxy = Proxy::start(setup.clone()).await;
     let operator = Operator::new(proxy.url(), &setup.token);
     let enrolment = operator.population().await;
     let fleet = Fleet::enrol(&proxy.url(), &enrolment, CLIENTS, Learns::Drawn).await;
     proxy.kill_at_seeded_moments(kills, seed);
-    let sections = json!({ "round": cohorts(), "aggregation": rules.get("aggregation").unwrap_or(&json!({})) });
-    let job = operator.create_job(ROUNDS, &sections, rules.get("algorithm")).await;
+    let job = operator.create_job(ROUNDS, sections, algorithm).await;
     let (trained, acknowledged) = fleet.run_until(operator.completed(&job)).await;
     assert_eq!(proxy.kills(), kills, "the run was too short for all its kills");
     Played { model: operator.model(&job, ROUNDS).await, trained, acknowledged }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tributary_protocol::seed::Seed;
 
 use super::fleet::{Fleet, Learns};
-use super::{CLIENTS, Played, ROUNDS, assert_no_client_trained_twice, cohorts};
+use super::{CLIENTS, Played, ROUNDS, assert_no_client_trained_twice, cohorts, play_job};
 use crate::support;
 use crate::support::host::Host;
 use crate::support::operator::Operator;
@@ -97,23 +97,10 @@ async fn play_sharded(database: &str, victim: Victim, seed: Seed) -> Played {
     Played { model, trained, acknowledged }
 }
 
-/// The same without shards, at one coordinator that nobody kills.
-async fn play_whole(database: &str) -> Played {
-    let setup = Setup::new(database);
-    let proxy = Proxy::start(setup.clone()).await;
-    let operator = Operator::new(proxy.url(), &setup.token);
-    let enrolment = operator.population().await;
-    let fleet = Fleet::enrol(&proxy.url(), &enrolment, CLIENTS, Learns::Drawn).await;
-    let job = operator.create_job(ROUNDS, &sections(None), None).await;
-    let (trained, acknowledged) = fleet.run_until(operator.completed(&job)).await;
-    let model = operator.model(&job, ROUNDS).await;
-    proxy.stop().await;
-    Played { model, trained, acknowledged }
-}
-
 async fn outlive(victim: Victim) {
     let folder = tempfile::tempdir().unwrap();
-    let whole = play_whole(&folder.path().join("whole.db").display().to_string()).await;
+    let whole = folder.path().join("whole.db").display().to_string();
+    let whole = play_job(&whole, (0, Seed(0)), &sections(None), None).await;
     assert_no_client_trained_twice(&whole);
     for seed in 1..=support::runs(KILLS, 2) {
         let Some(database) = postgres::postgres().await else { return };

@@ -1,7 +1,7 @@
 //! Whether members of a group can make the next model from their sum.
 
 use tributary_protocol::download::ModelForm;
-use tributary_protocol::job_file::{Combine, JobFile, ServerOptimizer};
+use tributary_protocol::job_file::{JobFile, ServerOptimizer};
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::sharing::Parts;
 
@@ -11,7 +11,7 @@ use tributary_protocol::sharing::Parts;
 #[must_use]
 pub fn next_rate(file: &JobFile, parts: &Parts, base_version: u32) -> Option<f64> {
     let ServerOptimizer::Sgd { learning_rate, momentum: 0.0, .. } = file.aggregation.optimizer else { return None };
-    let is_mean = matches!(file.aggregation.combine, Combine::WeightedMean | Combine::UniformMean);
+    let is_mean = file.aggregation.combine.is_mean();
     let keeps_nothing = matches!(file.training.algorithm, Algorithm::Plain | Algorithm::FedProx { .. });
     let is_whole = file.download.codec == ModelForm::F32 && !file.download.delta && parts.is_all_shared();
     let is_plain = is_mean && keeps_nothing && is_whole;

@@ -1,6 +1,6 @@
 //! Buffered jobs below relays: a sum counts in the buffer that is open when it comes.
 
-use futures_util::future::{BoxFuture, FutureExt, join_all};
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tributary_protocol::device::Assignment;
 use tributary_protocol::hash::Sha256Hash;
@@ -10,7 +10,7 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AssignmentState, Phase};
 
 use super::super::rounds::buffered::buffered;
-use super::tree::{ended, next_work, relays};
+use super::tree::{ended, next_work, relays, until};
 use crate::support::{Device, WEIGHTS, World, delta_file, figures, within_reason};
 
 /// Clients of a relay.
@@ -60,51 +60,42 @@ impl Pair {
 
 /// Returns when so many versions are made.
 async fn makes(world: &World, job: JobId, versions: u32) {
-    let mut changes = world.app().signals.watch();
-    while world.job_now(job).await.head.rounds_committed < versions {
-        within_reason(changes.changed()).await.unwrap();
-    }
+    within_reason(until(world, async || world.job_now(job).await.head.rounds_committed >= versions)).await;
 }
 
-/// Returns when the open buffer has so many updates.
+/// Returns when a buffer has so many updates.
 async fn has(world: &World, job: JobId, (round, updates): (u32, u32)) {
-    let mut changes = world.app().signals.watch();
-    while world.round(job, round).await.reported < updates {
-        within_reason(changes.changed()).await.unwrap();
-    }
+    within_reason(until(world, async || world.round(job, round).await.reported >= updates)).await;
 }
 
 /// Two versions of four updates each, of which two of the second one come from the model before.
-fn versions<'a>(root: &'a World, leaves: [&'a World; 3]) -> BoxFuture<'a, Vec<Sha256Hash>> {
-    async move {
-        let id = root.create_job(&job(&json!({ "buffer": 4 }), 2)).await.ok::<Job>().head.id;
-        let mut pairs = Vec::new();
-        for (place, world) in leaves.into_iter().enumerate() {
-            pairs.push(Pair::new(place, world).await);
-        }
-        let [one, two, three] = pairs.as_mut_slice() else { unreachable!() };
-        tokio::join!(one.are_drawn(), two.are_drawn(), three.are_drawn());
-        one.report().await;
-        has(root, id, (1, 2)).await;
-        two.report().await;
-        makes(root, id, 1).await;
-        // The first pair has brought its share of the first buffer, and takes part in the second one.
-        one.are_drawn().await;
-        assert_eq!(one.work.as_ref().unwrap()[0].model_version, 1);
-        one.report().await;
-        has(root, id, (2, 2)).await;
-        three.report().await;
-        within_reason(ended(root, id)).await;
-        let second = root.round(id, 2).await;
-        assert_eq!((second.phase, second.reported), (Phase::Committed, 4), "{second:?}");
-        assert_eq!(second.buffer.map(|buffer| buffer.staleness_mean), Some(Some(0.5)), "{second:?}");
-        let mut hashes = Vec::new();
-        for version in 0..=2 {
-            hashes.push(Sha256Hash::of(&root.model_file(id, version).await));
-        }
-        hashes
+async fn versions(root: &World, leaves: [&World; 3]) -> Vec<Sha256Hash> {
+    let id = root.create_job(&job(&json!({ "buffer": 4 }), 2)).await.ok::<Job>().head.id;
+    let mut pairs = Vec::new();
+    for (place, world) in leaves.into_iter().enumerate() {
+        pairs.push(Pair::new(place, world).await);
     }
-    .boxed()
+    let [one, two, three] = pairs.as_mut_slice() else { unreachable!() };
+    tokio::join!(one.are_drawn(), two.are_drawn(), three.are_drawn());
+    one.report().await;
+    has(root, id, (1, 2)).await;
+    two.report().await;
+    makes(root, id, 1).await;
+    // The first pair has brought its share of the first buffer, and takes part in the second one.
+    one.are_drawn().await;
+    assert_eq!(one.work.as_ref().unwrap()[0].model_version, 1);
+    one.report().await;
+    has(root, id, (2, 2)).await;
+    three.report().await;
+    within_reason(ended(root, id)).await;
+    let second = root.round(id, 2).await;
+    assert_eq!((second.phase, second.reported), (Phase::Committed, 4), "{second:?}");
+    assert_eq!(second.buffer.map(|buffer| buffer.staleness_mean), Some(Some(0.5)), "{second:?}");
+    let mut hashes = Vec::new();
+    for version in 0..=2 {
+        hashes.push(Sha256Hash::of(&root.model_file(id, version).await));
+    }
+    hashes
 }
 
 #[tokio::test]

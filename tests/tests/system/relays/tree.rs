@@ -86,8 +86,13 @@ async fn versions(root: &World, leaves: &[&World], codec: &Value, combine: &str)
 }
 
 pub(super) async fn ended(world: &World, job: JobId) {
+    until(world, async || world.job_now(job).await.head.state == JobState::Completed).await;
+}
+
+/// Returns when this is so.
+pub(super) async fn until(world: &World, is_so: impl AsyncFn() -> bool) {
     let mut changes = world.app().signals.watch();
-    while world.job_now(job).await.head.state != JobState::Completed {
+    while !is_so().await {
         changes.changed().await.unwrap();
     }
 }
