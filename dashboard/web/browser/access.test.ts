@@ -161,17 +161,17 @@ it("finds in the audit log what is looked for, with enrolments of a day as one r
   await page.getByRole("link", { name: "System" }).click();
   await settled(page);
   const rows = page.getByRole("table", { name: "What operators did" }).locator("tbody tr");
+  // In one look: a count of rows may be that of the filter before.
+  const is = async (text: string) =>
+    expect.poll(() => rows.allInnerTexts()).toEqual([expect.stringContaining(text)]);
   await rows.filter({ hasText: "site south" }).filter({ hasText: "3 clients" }).waitFor();
   await page.getByLabel("Action").selectOption("account.revoke");
-  await expect.poll(() => rows.count()).toBe(1);
-  expect(await rows.first().innerText()).toContain("grace");
+  await is("grace");
   await page.getByRole("button", { name: "Show all" }).click();
   await page.getByLabel("Person").fill("site no");
-  await expect.poll(() => rows.count()).toBe(1);
-  expect(await rows.first().innerText()).toContain("2 clients");
+  await is("2 clients");
   await page.getByLabel("Person").fill("");
   await page.getByLabel("Subject").fill("client 4");
-  await expect.poll(() => rows.count()).toBe(1);
-  expect(await rows.first().innerText()).toContain("client enrol");
+  await is("client 4");
   expect(complaints).toEqual([]);
 });
