@@ -64,8 +64,7 @@ async fn play_sharded(database: &str, victim: Victim, seed: Seed) -> Played {
     let nodes = nodes(database).await;
     let urls: Vec<_> = nodes.iter().map(|(_, proxy)| proxy.url()).collect();
     let operator = Operator::new(urls[0].clone(), &Setup::new(database).token);
-    let told: Vec<_> = operator.nodes().await.into_iter().filter_map(|node| node.url).collect();
-    assert_eq!(told, urls);
+    operator.meets(&urls).await;
     let enrolment = operator.population().await;
     let fleet = Fleet::enrol_at(&urls, &enrolment, CLIENTS, Learns::Drawn).await;
     let job = operator.create_job(ROUNDS, &sections(Some(NODES)), None).await;

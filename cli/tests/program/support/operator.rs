@@ -182,8 +182,15 @@ impl Operator {
         self.nodes().await.into_iter().find(drives).map(|node| node.id.to_string())
     }
 
+    /// Returns when the coordinators at these addresses know of each other: one serves before it has told where it is.
+    pub(crate) async fn meets(&self, urls: &[String]) {
+        while !self.nodes().await.into_iter().filter_map(|node| node.url).eq(urls.iter().cloned()) {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// The coordinators.
-    pub(crate) async fn nodes(&self) -> Vec<Node> {
+    async fn nodes(&self) -> Vec<Node> {
         serde_json::from_value::<Page<Node>>(self.get("nodes").await).unwrap().items
     }
 
