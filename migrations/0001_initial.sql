@@ -814,9 +814,9 @@ create table shard_makings (
     job text not null,
     task text not null,
     round bigint not null,
-    -- Ranges that are made: the next one is that of the shard of this number.
+    -- Turns that were taken: in each lap every shard has one, in their order.
     done bigint not null,
-    -- Its files so far.
+    -- What the coordinators hand on.
     state text not null,
     primary key (job, task, round),
     foreign key (job, task, round) references rounds (job, task, number) on delete cascade

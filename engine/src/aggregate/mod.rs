@@ -45,9 +45,9 @@ pub use optimizer::{
     AggregateError, ControlStep, Dynamic, Elastic, Optimizer, Sgd, Survey, advance, means, optimizer_of, rounded,
     share, step,
 };
-pub use private::{ClippedInto, Grid, NormOf, PrivateSum, Scaling, SquaresOf};
+pub use private::{ClippedInto, Grid, PrivateSum, Scaling, SquaresOf};
 pub use robust::{Distances, Middle};
 pub use share::{Discount, Share};
 pub use sketch::{SKETCHES_MAX, Sketch, Sketched, dots_with_mean};
-pub use statistics::{Leading, MeanDot, Norm, cosine, diversity, effective_number};
+pub use statistics::{Leading, MeanDot, Norm, NormOf, cosine, diversity, effective_number};
 pub use tributary_protocol::fixed::{CapsError, SumCaps};

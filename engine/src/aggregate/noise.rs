@@ -43,24 +43,31 @@ impl NoiseMaker {
         self.blt.is_some()
     }
 
-    /// The noise of these values, which begin with a block. `former` holds their buffers; it is empty before the first
-    /// version, and where noise is not correlated.
+    /// The noise of these values. `former` holds their buffers; it is empty before the first version, and where noise is
+    /// not correlated. Values that begin within a block take as long as those from its beginning on.
     pub fn make(&self, values: Range<usize>, former: &[u8]) -> NoisePiece {
         let mut piece = NoisePiece { noise: Vec::with_capacity(values.len()), buffers: Vec::new(), values };
         let mut former = former.as_chunks::<{ Buffers::BYTES }>().0.iter();
-        for first in piece.values.clone().step_by(NOISE_BLOCK) {
+        let whole = piece.values.start / NOISE_BLOCK * NOISE_BLOCK..piece.values.end;
+        for first in whole.step_by(NOISE_BLOCK) {
             let block = u32::try_from(first / NOISE_BLOCK).expect("a model has fewer blocks");
             let mut normal = Normal::new(block_key(&self.key, &self.salt, self.round.into(), block));
-            for _ in first..piece.values.end.min(first + NOISE_BLOCK) {
-                piece.noise.push(match &self.blt {
-                    None => normal.rounded(NOISE_PLACES),
-                    Some(blt) => {
-                        let mut buffers = former.next().map_or_else(Buffers::default, Buffers::from_bytes);
-                        let noise = buffers.next(blt, normal.fixed());
-                        piece.buffers.extend(buffers.to_bytes());
-                        in_steps(noise)
+            for value in first..piece.values.end.min(first + NOISE_BLOCK) {
+                let is_wanted = value >= piece.values.start;
+                match &self.blt {
+                    None => {
+                        let noise = normal.rounded(NOISE_PLACES);
+                        piece.noise.extend(is_wanted.then_some(noise));
                     }
-                });
+                    Some(blt) => {
+                        let drawn = normal.fixed();
+                        if is_wanted {
+                            let mut buffers = former.next().map_or_else(Buffers::default, Buffers::from_bytes);
+                            piece.noise.push(in_steps(buffers.next(blt, drawn)));
+                            piece.buffers.extend(buffers.to_bytes());
+                        }
+                    }
+                }
             }
         }
         piece
@@ -81,7 +88,8 @@ mod tests {
         let of = |round, blt| NoiseMaker::new([3; 32], Seed(5), round, blt);
         let total = 2 * NOISE_BLOCK + 100;
         let whole = of(1, Some(blt)).make(0..total, &[]);
-        let pieces = [0..NOISE_BLOCK, NOISE_BLOCK..total].map(|values| of(1, Some(blt)).make(values, &[]));
+        let cuts = [0, 1000, NOISE_BLOCK, NOISE_BLOCK + 7, total];
+        let pieces: Vec<_> = cuts.windows(2).map(|cut| of(1, Some(blt)).make(cut[0]..cut[1], &[])).collect();
         assert_eq!(pieces.iter().flat_map(|piece| piece.noise.clone()).collect::<Vec<_>>(), whole.noise);
         assert_eq!(pieces.iter().flat_map(|piece| piece.buffers.clone()).collect::<Vec<_>>(), whole.buffers);
         let next = of(2, Some(blt)).make(0..total, &whole.buffers);

@@ -14,7 +14,7 @@ use tributary_protocol::fixed::Weight;
 use tributary_protocol::update::DeltaSink;
 
 use super::combine::Combined;
-use super::statistics::Norm;
+use super::statistics::NormOf;
 use super::stripes::Stripes;
 use crate::privacy::{IntegerClip, NOISE_PLACES, SquareSum};
 
@@ -48,6 +48,12 @@ impl Grid {
         let factor = if norm.is_finite() { (self.clip / norm).min(1.0) } else { 0.0 };
         Scaling { factor: factor / self.step, is_whole: norm <= self.clip }
     }
+
+    /// By what integers with these squares are shortened so that they keep the bound; nothing if they keep it already.
+    #[must_use]
+    pub fn shortening(&self, squares: SquareSum) -> Option<IntegerClip> {
+        squares.clip(self.bound)
+    }
 }
 
 /// What one update is multiplied by before it is rounded.
@@ -65,46 +71,23 @@ impl Scaling {
     }
 }
 
-/// The first reading of an update: its norm.
-#[derive(Debug, Default)]
-pub struct NormOf(Norm);
-
-impl NormOf {
-    /// The L2 norm of what was read.
-    #[must_use]
-    pub fn finish(&self) -> f64 {
-        self.0.finish()
-    }
-}
-
-impl DeltaSink for NormOf {
-    fn dense(&mut self, _first: usize, values: &[f32]) {
-        self.0.add(values);
-    }
-
-    fn sparse(&mut self, _first: usize, _indices: &[u32], values: &[f32]) {
-        self.0.add(values);
-    }
-}
-
-/// The second reading of an update: the norm of its integers.
+/// The second reading of an update, after that of its norm: the squares of its integers.
 #[derive(Debug)]
 pub struct SquaresOf {
     scaling: Scaling,
-    bound: u64,
     squares: SquareSum,
 }
 
 impl SquaresOf {
-    /// Nothing read yet.
-    pub fn new(scaling: Scaling, grid: Grid) -> Self {
-        Self { scaling, bound: grid.bound, squares: SquareSum::default() }
+    /// Goes on from the squares of what was read before; from none at the beginning of an update.
+    pub fn going_on(scaling: Scaling, squares: SquareSum) -> Self {
+        Self { scaling, squares }
     }
 
-    /// By what the integers are shortened so that they keep the bound of the grid; nothing if they keep it already.
+    /// The squares so far.
     #[must_use]
-    pub fn finish(&self) -> Option<IntegerClip> {
-        self.squares.clip(self.bound)
+    pub fn finish(&self) -> SquareSum {
+        self.squares
     }
 
     fn add(&mut self, values: &[f32]) {
@@ -207,10 +190,10 @@ impl PrivateSum {
         let mut norm = NormOf::default();
         norm.dense(0, update);
         let scaling = grid.scaling(norm.finish());
-        let mut squares = SquaresOf::new(scaling, grid);
+        let mut squares = SquaresOf::going_on(scaling, SquareSum::default());
         squares.dense(0, update);
         self.count(scaling.is_whole);
-        ClippedInto::new(Arc::clone(self), scaling, squares.finish()).dense(0, update);
+        ClippedInto::new(Arc::clone(self), scaling, grid.shortening(squares.finish())).dense(0, update);
     }
 
     /// Counts an update for the clip that follows the counts.
@@ -290,10 +273,10 @@ mod tests {
         let mut norm = NormOf::default();
         read(&mut norm);
         let scaling = grid.scaling(norm.finish());
-        let mut squares = SquaresOf::new(scaling, grid);
+        let mut squares = SquaresOf::going_on(scaling, SquareSum::default());
         read(&mut squares);
         sum.count(scaling.is_whole);
-        read(&mut ClippedInto::new(Arc::clone(sum), scaling, squares.finish()).weighing(weight));
+        read(&mut ClippedInto::new(Arc::clone(sum), scaling, grid.shortening(squares.finish())).weighing(weight));
     }
 
     fn integers(sum: &PrivateSum) -> Vec<i64> {

@@ -30,8 +30,8 @@ impl<C: Combined> Combined for Leading<C> {
     }
 }
 
-/// Parts of a sum that are added side by side.
-const PARTS: usize = 8;
+/// Parts of a sum that are added side by side, as many as the decoder of an update has for its norm.
+const PARTS: usize = 16;
 
 /// A sum of many products. Product n is added to part n modulo [`PARTS`], so the result does not depend on how the
 /// values are cut into blocks, and a processor adds several at a time: in a single sum each addition waits for the one
@@ -87,6 +87,48 @@ impl Norm {
     #[must_use]
     pub fn finish(&self) -> f64 {
         self.squares.total().sqrt()
+    }
+}
+
+/// The L2 norm of an update, whose values come at their places: that which its decoder finds. Where an update comes in
+/// parts, the norm of each goes on from that of the part before it, with the bits of the whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NormOf {
+    squares: Products,
+    /// The place in the update of the first value that comes.
+    first: usize,
+}
+
+impl NormOf {
+    /// Goes on from [`Self::bits`] with a part that begins at this value of the update. None for what is no norm.
+    #[must_use]
+    pub fn going_on(bits: &[u64], first: usize) -> Option<Self> {
+        let parts = <[u64; PARTS]>::try_from(bits).ok()?;
+        Some(Self { squares: Products(parts.map(f64::from_bits)), first })
+    }
+
+    /// The squares so far, from which another coordinator can go on.
+    #[must_use]
+    pub fn bits(&self) -> Vec<u64> {
+        self.squares.0.iter().map(|part| part.to_bits()).collect()
+    }
+
+    /// The L2 norm of what was read.
+    #[must_use]
+    pub fn finish(&self) -> f64 {
+        self.squares.total().sqrt()
+    }
+}
+
+impl DeltaSink for NormOf {
+    fn dense(&mut self, first: usize, values: &[f32]) {
+        self.squares.add(self.first + first, values, values);
+    }
+
+    fn sparse(&mut self, first: usize, indices: &[u32], values: &[f32]) {
+        for (index, value) in indices.iter().zip(values) {
+            self.squares.add_one(self.first + first + *index as usize, f64::from(*value), f64::from(*value));
+        }
     }
 }
 

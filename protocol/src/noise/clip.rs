@@ -1,5 +1,7 @@
 //! Clipping in integers: a bound that no rounding passes.
 
+use serde::{Deserialize, Serialize};
+
 /// Integers beyond this magnitude count as this: far above every bound, and so small that no sum of squares overflows.
 const MAGNITUDE_MAX: u64 = 1 << 40;
 
@@ -8,7 +10,7 @@ fn magnitude(value: i64) -> u128 {
 }
 
 /// The sum of squares of an update's integers, which come in blocks.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct SquareSum(u128);
 
 impl SquareSum {

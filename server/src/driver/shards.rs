@@ -11,7 +11,7 @@ use super::error::DriverError;
 use crate::db::RoundRow;
 use crate::lifecycle::{rounds, shards};
 use crate::models::error::CommitError;
-use crate::models::ranges::{commit_ranges, make_range};
+use crate::models::ranges::{commit_ranges, next_shard, take_turn};
 use crate::updates::rebuild;
 
 /// Time between two looks whether the coordinator of a range that is awaited is alive, in milliseconds.
@@ -53,20 +53,21 @@ fn open_sums(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow, own: &[u16]
     }
 }
 
-/// Makes the ranges of a version that are this coordinator's, for as long as the next one is.
+/// Takes the turns of a version that are this coordinator's, for as long as the next one is.
 async fn make(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow, own: &[u16]) -> Result<(), DriverError> {
     let Driver { services, updates, .. } = driver;
     let mut before = None;
     loop {
-        let next = services.db.look().await?.making(round.key()).await?.map_or(0, |(done, _)| done);
-        // The same range again is that of another coordinator by now, or the round has ended.
-        if !own.contains(&next) || before == Some(next) {
+        let done = services.db.look().await?.making(round.key()).await?.map_or(0, |(done, _)| done);
+        let is_own = next_shard(spec, round, done).is_some_and(|shard| own.contains(&shard));
+        // The same turn again is that of another coordinator by now, or the round has ended.
+        if !is_own || before == Some(done) {
             return Ok(());
         }
-        if let Err(error) = make_range(services, &updates.sums, spec, round, next).await {
+        if let Err(error) = take_turn(services, &updates.sums, spec, round, done).await {
             return fail(driver, round, error).await;
         }
-        before = Some(next);
+        before = Some(done);
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tributary_engine::aggregate::{AggregateError, MadeNorms, Maker};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
+use tributary_protocol::model::Companion;
 use tributary_protocol::safetensors::{ModelDecoder, model_file_beginning, model_metadata};
 use tributary_protocol::state::AbandonReason;
 use tributary_protocol::update::model_delta_header;
@@ -17,8 +18,9 @@ use super::companion::{Companions, Followed, Former, NewCompanion, PIECE_BYTES};
 use super::error::CommitError;
 use super::file::{MadeFile, make_form};
 use super::gather::combined;
+use super::growing::Growing;
 use super::plan::planned;
-use super::private::{Private, private_sum};
+use super::private::{Private, PrivateRound, keeps_buffers, noise_key};
 use super::statistics::{step_statistics, update_statistics};
 use super::version::{NewVersion, Role, made_by, spool};
 use super::write::Writer;
@@ -65,10 +67,12 @@ async fn make_and_store(
     // Updates still in flight will be refused, whether or not there is a running sum.
     sums.get_or_open(round.key(), spec).close().await;
     let updates = accepted(&services.db, spec, round).await?;
-    let (combined, private) = match spec.noised_here() {
-        Some(terms) => {
-            let private = private_sum(services, bench, (spec, terms), round, &updates).await?;
-            (Arc::clone(&private.combined), Some(private))
+    let buffers = || spool(bench, &services.clock, noise_key(round));
+    let mut buffers = keeps_buffers(spec).then(|| Growing::begin(buffers()));
+    let (combined, private) = match PrivateRound::of(services, spec, round)? {
+        Some(private) => {
+            let Private { combined, clip_share } = private.whole(&updates, buffers.as_mut()).await?;
+            (combined, Some(clip_share))
         }
         None => (combined(services, sums, spec, round).await?, None),
     };
@@ -84,8 +88,11 @@ async fn make_and_store(
     let (mut version, norms) = make_version(services, bench, spec, round, maker).await?;
     let statistics = match private {
         // Figures of single updates would be a second release.
-        Some(Private { clip_share, buffers, .. }) => {
-            version.bodies.extend(buffers);
+        Some(clip_share) => {
+            if let Some(buffers) = buffers {
+                let grown = buffers.finish(services.clock.now_ms()).await?;
+                version.bodies.push(grown.companion(version.row.version, Companion::Noise));
+            }
             version.clip_share = clip_share;
             step_statistics(norms)
         }

@@ -9,6 +9,7 @@
 //!
 //! Whatever the rule, its result takes 8 bytes per parameter, as a running sum does.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -21,13 +22,14 @@ use tributary_protocol::update::DeltaSink;
 
 use super::companion::{CompanionReader, Followed};
 use super::error::CommitError;
+use super::norms::norms;
 use crate::db::RoundRow;
 use crate::runtime::lock::Locked;
 use crate::runtime::offload::{Offload, blocking};
 use crate::services::Services;
 use crate::updates::parts::take_out_unfinished;
 use crate::updates::rebuild::fold_missing;
-use crate::updates::stored::{StoredError, StoredUpdate, accepted, each};
+use crate::updates::stored::{StoredUpdate, accepted, each};
 use crate::updates::sums::{RoundSum, SharedSum, Sums};
 
 /// Memory of a stripe: 64 MiB.
@@ -50,12 +52,26 @@ pub(crate) async fn combined(
     if updates.is_empty() {
         return Err(AggregateError::NoUpdates.into());
     }
+    // Nothing is stored of norms where updates are hidden: those of the means of groups.
     if gathering.needs_norms() && spec.file.hides_updates() {
-        measure(services, spec, &mut updates).await?;
+        let norms = norms(services, spec, &updates, &HashMap::new()).await?;
+        for update in &mut updates {
+            update.facts.figures.norm = norms.get(&update.assignment).map(NormOf::finish);
+        }
     }
+    combined_of(services, spec, round, &gathering, updates).await
+}
+
+/// The same of these updates, whose facts have what the rule reads, or of a shard's parts of them.
+pub(super) async fn combined_of(
+    services: &Services,
+    spec: &Arc<JobSpec>,
+    round: &RoundRow,
+    gathering: &Gathering,
+    mut updates: Vec<StoredUpdate>,
+) -> Result<SharedCombined, CommitError> {
     updates.sort_by(|one, other| one.facts.order(&other.facts));
-    let gather = Gather { services, spec, round, updates };
-    gather.combined(&gathering).await
+    Gather { services, spec, round, updates }.combined(gathering).await
 }
 
 /// The combined values of a round that is aggregating, as an update has them.
@@ -68,16 +84,6 @@ pub(crate) async fn combined_values(
     let (combined, total) = (combined(services, sums, spec, round).await?, spec.update.total());
     let values = blocking(move || combined.mean(0..total)).await.ok_or(AggregateError::NoUpdates)?;
     Ok(values.into_iter().map(|value| value as f32).collect())
-}
-
-/// Measures the norms of updates, of which nothing is stored where updates are hidden: those of the means of groups.
-async fn measure(services: &Services, spec: &Arc<JobSpec>, updates: &mut [StoredUpdate]) -> Result<(), StoredError> {
-    let sink = |_: &StoredUpdate| Ok(Some(NormOf::default()));
-    let norms = each(services, spec, updates.to_vec(), sink, |norm, _| norm.finish()).await?;
-    for (update, norm) in updates.iter_mut().zip(norms) {
-        update.facts.figures.norm = Some(norm);
-    }
-    Ok(())
 }
 
 /// The round's running sum, with every update that counts and no other.
@@ -138,7 +144,7 @@ impl Gather<'_> {
         let vectors = self.updates.len() + usize::from(centre.is_some());
         let mut distances = Offload::new(Distances::zeros(vectors));
         let mut rows = Vec::new();
-        for range in stripes(self.spec.update.total(), vectors) {
+        for range in stripes(self.spec.values(), vectors) {
             rows = self.stripe(&self.updates, range.clone(), rows).await?;
             if let Some(centre) = &mut centre {
                 rows.push(centre.take(range.len()).await?);
@@ -155,7 +161,7 @@ impl Gather<'_> {
     /// The middle of each coordinate over some of the updates.
     async fn coordinates(&self, members: &[usize], middle: Middle) -> Result<SharedCombined, CommitError> {
         let members: Vec<StoredUpdate> = members.iter().map(|member| self.updates[*member].clone()).collect();
-        let total = self.spec.update.total();
+        let total = self.spec.values();
         let mut combined = Vec::with_capacity(total);
         let mut rows = Vec::new();
         for range in stripes(total, members.len()) {
@@ -169,7 +175,7 @@ impl Gather<'_> {
 
     /// The sum of the updates times their coefficients. Updates without a coefficient are not read.
     async fn mixture(&self, coefficients: &[f64], centre: Option<Companion>) -> Result<SharedCombined, CommitError> {
-        let total = self.spec.update.total();
+        let total = self.spec.values();
         let mixture = Arc::new(Mixture::new(total, coefficients, self.spec.file.update.magnitude_max));
         let coefficient = |update: &StoredUpdate| {
             let same = |other: &StoredUpdate| other.assignment == update.assignment;
@@ -198,7 +204,7 @@ impl Gather<'_> {
         range: Range<usize>,
         spare: Vec<Vec<f32>>,
     ) -> Result<Vec<Vec<f32>>, CommitError> {
-        let is_last = range.end == self.spec.update.total();
+        let is_last = range.end == self.spec.values();
         let is_framed = !self.spec.plan.codec.is_fixed_width();
         let spare = Mutex::new(spare);
         let sink = |_: &StoredUpdate| {

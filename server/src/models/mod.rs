@@ -8,6 +8,9 @@
 //! | `first` | version 0: drawn from the job's seed, or uploaded |
 //! | `offer` | what a drawn client is offered: its assignment, and the files that it fetches |
 //! | [`places`] | places for forms that are computed while they are sent |
+//! | `growing` | a file that is written, and that may go from one coordinator to the next |
+//! | `span` | the bytes of a stored file, from one of them on |
+//! | `norms` | the norms of stored updates, where they were not stored with them |
 //! | `gather` | the combined updates of a round: its sum, or what a rule makes of the stored updates |
 //! | `companion` | vectors that belong to a version, such as the optimiser's moments |
 //! | `plan` | the optimiser of a round, once it has seen the whole round |
@@ -26,11 +29,14 @@ pub(crate) mod file;
 pub(crate) mod first;
 pub(crate) mod fixed;
 pub(crate) mod gather;
+mod growing;
+mod norms;
 pub(crate) mod offer;
 pub mod places;
 pub(crate) mod plan;
 mod private;
 pub(crate) mod ranges;
+mod span;
 pub(crate) mod statistics;
 pub(crate) mod version;
 pub(crate) mod whole;

@@ -21,19 +21,17 @@ pub(crate) async fn planned(
     spec: &Arc<JobSpec>,
     round: &RoundRow,
     combined: &SharedCombined,
-    (mut facts, updates): (Vec<Facts>, u32),
+    (facts, updates): (Vec<Facts>, u32),
 ) -> Result<Box<dyn Optimizer>, CommitError> {
     let mut optimizer = spec.optimizer(round.base_version, updates);
     if optimizer.survey().is_none() {
         return Ok(optimizer);
     }
-    // The order in which floating-point numbers are added must not depend on ids.
-    facts.sort_by(Facts::order);
-    let loss = mean_loss(&facts);
+    let loss = loss_of(facts);
     let followed = Followed::all(spec, &*optimizer);
     let mut companions = Companions::open(services, spec, round.base_version, &followed).await?;
     let notes = companions.notes().await?;
-    let mut planning = Offload::new(Planning { optimizer, combined: Arc::clone(combined), parameters: 0 });
+    let mut planning = Offload::new(Planning::new(optimizer, Arc::clone(combined), 0));
     planning.run(move |planning| planning.survey().begin(&notes, loss)).await?;
     let total = spec.shared().total();
     let block = (VALUES / companions.width_max()).max(1);
@@ -46,20 +44,32 @@ pub(crate) async fn planned(
     Ok(planning.into_inner().optimizer)
 }
 
-struct Planning {
+/// The mean loss of a round's updates. The order in which numbers are added does not depend on ids.
+pub(super) fn loss_of(mut facts: Vec<Facts>) -> f64 {
+    facts.sort_by(Facts::order);
+    mean_loss(&facts)
+}
+
+/// An optimiser while it looks at a round.
+pub(super) struct Planning {
     optimizer: Box<dyn Optimizer>,
     combined: SharedCombined,
-    /// Parameters that were looked at.
+    /// The next parameter.
     parameters: usize,
 }
 
 impl Planning {
-    fn survey(&mut self) -> &mut dyn Survey {
+    /// Looks from this parameter on, with an optimiser that surveys.
+    pub(super) fn new(optimizer: Box<dyn Optimizer>, combined: SharedCombined, parameters: usize) -> Self {
+        Self { optimizer, combined, parameters }
+    }
+
+    pub(super) fn survey(&mut self) -> &mut dyn Survey {
         self.optimizer.survey().expect("an optimiser that plans goes on planning")
     }
 
     /// Looks at the next parameters.
-    fn look(&mut self, count: usize, mut former: Former) -> Result<(), CommitError> {
+    pub(super) fn look(&mut self, count: usize, mut former: Former) -> Result<(), CommitError> {
         let (model, updates) = (self.parameters + count, self.combined.parameters_total());
         if model > updates {
             return Err(AggregateError::WrongLength { model, updates }.into());

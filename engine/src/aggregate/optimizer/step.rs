@@ -37,6 +37,8 @@ pub trait Optimizer: Send + Sync {
 }
 
 /// A first look at a whole round: [`Self::begin`], then [`Self::look`] at all blocks in order, then [`Self::decide`].
+/// Several coordinators can look one after the other, each at its range: [`Self::begin`], [`Self::go_on`] from what the
+/// one before has seen, then [`Self::look`]. Whoever has the last one's [`Self::seen`] decides as one that saw it all.
 pub trait Survey: Send {
     /// Takes the notes of the base version's first companion, and the mean loss of the clients at the base version.
     ///
@@ -46,6 +48,15 @@ pub trait Survey: Send {
 
     /// Looks at a block of combined values, and at the companions' values of the same parameters.
     fn look(&mut self, block: &[f64], companions: &[Vec<f64>]);
+
+    /// What was seen so far, as the bits of numbers.
+    fn seen(&self) -> Vec<u64>;
+
+    /// Goes on from what was seen before.
+    ///
+    /// # Errors
+    /// [`AggregateError::Notes`] for what no such survey has seen.
+    fn go_on(&mut self, seen: &[u64]) -> Result<(), AggregateError>;
 
     /// Fixes every step.
     fn decide(&mut self);

@@ -66,6 +66,7 @@ fn secure_aggregation(job: &JobFile) -> Vec<Setting> {
             .needs(&[Need::SumsOfGroups], "knows the sums of groups alone, in which all updates count alike")
             .needs(&[Need::DeltaAlone], "masks the delta, and no vector beside it")
             .denies(&[Need::SumAlone], "forms groups of its own")
+            .denies(&[Need::Ranges], "masks whole updates")
             .denies(&[Need::KnownAge], "adds up late updates and others before anybody can tell them apart")
             .denies(&[Need::Figures], "lets nobody know what single clients report")
             .when(is_set),
@@ -119,7 +120,7 @@ fn coded(coded: Option<&Coded>) -> Setting {
 
 fn shards(aggregation: &Aggregation) -> Setting {
     Setting::of("[aggregation] shards")
-        .needs(&[Need::SumAlone], "lets each coordinator add up a range of the parameters, and none sees whole updates")
+        .needs(&[Need::Ranges], "lets each coordinator add up a range of the parameters, and none sees whole updates")
         .when(aggregation.shards.is_some())
 }
 
@@ -291,7 +292,7 @@ fn algorithm(algorithm: &Algorithm) -> Vec<Setting> {
         ],
         Algorithm::FedNova { mu } => vec![
             other
-                .denies(&[Need::SumAlone], "scales each update by its steps")
+                .denies(&[Need::SumAlone, Need::Ranges], "scales each update by its steps")
                 .needs(&[Need::ExampleMean], "weighs updates by their examples and by the steps behind them")
                 .needs(&[Need::ClientSgd, Need::StepCount], "divides by a count of plain steps of SGD")
                 .denies(&[Need::DeltaAlone], "scales each update by its steps")
@@ -307,7 +308,7 @@ fn algorithm(algorithm: &Algorithm) -> Vec<Setting> {
         Algorithm::FedDyn { .. } => vec![steps(corrects(other))],
         Algorithm::Easgd { .. } => vec![
             steps(other)
-                .denies(&[Need::SumAlone], "moves each client by its own pull")
+                .denies(&[Need::SumAlone, Need::Ranges], "moves each client by its own pull")
                 .needs(&[Need::FullCount], "moves the model by as much as its client")
                 .needs(
                     &[Need::EqualWeights],
@@ -327,7 +328,8 @@ fn combine(combine: &Combine) -> Vec<Setting> {
     let weightless = |of: Setting| of.denies(&[Need::Weights], "has no weights that a discount could change");
     let weighs = |of: Setting, why| of.denies(&[Need::EqualWeights, Need::ExampleMean], why);
     let reads_each = |of: Setting, why| weighs(of, why).denies(&[Need::SumAlone], why);
-    let robust = |of| weightless(reads_each(of, "follows the middle of the updates, not their mean"));
+    let compares = |of: Setting, why| weightless(reads_each(of, why)).denies(&[Need::Ranges], why);
+    let robust = |of| compares(of, "follows the middle of the updates, not their mean");
     let in_pairs = |of| {
         robust(of)
             .needs(&[Need::Distances], "compares every pair of updates")
@@ -340,7 +342,7 @@ fn combine(combine: &Combine) -> Vec<Setting> {
             of.denies(&[Need::EqualWeights, Need::SumsOfGroups], "weighs updates by their examples")
         }
         Combine::UniformMean => of.denies(&[Need::ExampleMean], "counts all updates alike"),
-        Combine::QFedAvg(_) => weightless(reads_each(of, "weighs updates by their losses"))
+        Combine::QFedAvg(_) => compares(of, "weighs updates by their losses")
             .denies(&[Need::SumsOfGroups], "weighs updates by their losses")
             .needs(&[Need::ClientSgd], "divides by the learning rate of SGD"),
         Combine::NormClipping(_) => reads_each(of, "shortens long updates, and weighs them by their examples")

@@ -43,6 +43,8 @@ pub(super) enum Need {
     ExampleMean,
     /// The rule needs the sum of the updates, and nothing else of them.
     SumAlone,
+    /// The rule can be followed range by range of the parameters, with what whole updates come to: norms, inner products.
+    Ranges,
     /// All updates of a round can be read side by side.
     EachUpdate,
     /// Every pair of updates can be compared.
@@ -120,7 +122,11 @@ impl Need {
                  which read sums of groups"
             }
             Self::SumAlone => {
-                "leave out [group], [coded] or shards, or what reads single updates: set combine = \"weighted_mean\" or \"uniform_mean\""
+                "leave out [group] or [coded], or what reads single updates: set combine = \"weighted_mean\" or \"uniform_mean\""
+            }
+            Self::Ranges => {
+                "leave out shards, or what compares whole updates: set combine = \"weighted_mean\", \"uniform_mean\" or \
+                 \"norm_clipping\""
             }
             Self::ExampleMean => "set combine = \"weighted_mean\"",
             Self::EachUpdate | Self::Distances => "choose a combine that adds updates up, such as \"weighted_mean\"",

@@ -82,8 +82,9 @@ fn file_of(work: &Assignment, device: usize) -> (Vec<u8>, ParameterList, UpdateH
     let parts = work.plan.model.parts().unwrap();
     let parameters = work.plan.training.algorithm.update_parameters(parts.shared()).unwrap();
     let mut stream = Seed(1_000 * u64::from(work.round) + device as u64).stream();
+    let length = if device == 1 { 0.5 } else { 1.0 };
     let delta: Vec<f32> =
-        (0..parameters.total()).map(|_| (stream.next_u64() >> 40) as f32 / (1 << 24) as f32 - 0.5).collect();
+        (0..parameters.total()).map(|_| length * ((stream.next_u64() >> 40) as f32 / (1 << 24) as f32 - 0.5)).collect();
     let header =
         UpdateHeader { codec: work.plan.codec, job: work.job.to_string(), base_version: work.model_version.into() };
     (encode(&delta, &parameters, &header, work.round, work.seed).unwrap(), parameters, header)
@@ -102,18 +103,20 @@ async fn put_part(
     work: &Assignment,
     part: usize,
     body: Vec<u8>,
-    weight: u32,
+    told: &Value,
 ) -> Answer {
     let path = format!("/assignments/{}/parts/{part}", work.id);
     let there = Device { server: world.server(), ..device.clone() };
-    Answer::to(there.request(Method::PUT, &path).query(&figures(weight)).body(body)).await
+    Answer::to(there.request(Method::PUT, &path).query(told).body(body)).await
 }
 
 /// Sends the update of a device, in the form that its plan asks for.
 async fn contribute(all: &Coordinators, device: &Device, number: usize, work: &Assignment) {
-    let weight = 10 + 7 * number as u32;
+    let mut told = figures(10 + 7 * number as u32);
+    // A loss that rises once makes a line search go back.
+    told["loss"] = json!(if work.round == 2 { 4.0 } else { 1.0 / f64::from(work.round) });
     if work.plan.shards.is_none() {
-        let _: ReportAccepted = device.put_update(work.id, &figures(weight), file_of(work, number).0).await.ok();
+        let _: ReportAccepted = device.put_update(work.id, &told, file_of(work, number).0).await.ok();
         return;
     }
     // Each device begins with another part.
@@ -122,7 +125,7 @@ async fn contribute(all: &Coordinators, device: &Device, number: usize, work: &A
     parts.rotate_left(number % count);
     for (part, body) in parts {
         let taker = all.taker(number + part);
-        let _: ReportAccepted = put_part(taker, device, work, part, body, weight).await.ok();
+        let _: ReportAccepted = put_part(taker, device, work, part, body, &told).await.ok();
     }
 }
 
@@ -220,6 +223,47 @@ async fn scaffold_with_its_control_variate() {
     shards_make_the_versions_of_one_sum(changes, 2).await;
 }
 
+/// Goal: the norms of whole updates are those of one coordinator, although nobody has a whole update. Two of three
+/// updates are longer than the bound.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn norm_clipping_of_ternary() {
+    let clipping = json!({ "kind": "norm_clipping", "norm": 250.0 });
+    let changes = json!({
+        "aggregation": { "combine": clipping },
+        "update": { "codec": "ternary", "weight_max": 1000, "magnitude_max": 8.0 },
+    });
+    shards_make_the_versions_of_one_sum(changes, 2).await;
+}
+
+/// Goal: so are the inner products of a line search, which once goes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lbfgs_with_its_history() {
+    let changes = json!({
+        "aggregation": { "optimizer": { "kind": "lbfgs", "pairs": 2 } },
+        "training": { "epochs": null, "steps": 1 },
+    });
+    shards_make_the_versions_of_one_sum(changes, 4).await;
+}
+
+/// Goal: so are a private sum and its noise, with a clip that moves, and with noise that the next version takes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn privacy_with_its_noise() {
+    for (settings, rounds) in [
+        (json!({ "mechanism": "gaussian", "noise_multiplier": 4.0, "clip": { "start": 250.0, "quantile": 0.5 } }), 2),
+        (json!({ "mechanism": "blt", "noise_multiplier": 4.0, "clip": 250.0 }), 2),
+    ] {
+        let mut privacy = json!({
+            "epsilon": 50.0, "delta": 1e-6, "participations_max": 10, "separation": 1,
+            "test_key": Sha256Hash([9; 32]).to_string(),
+        });
+        privacy.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+        let changes = json!({
+            "aggregation": { "combine": "uniform_mean" }, "stop": { "rounds": 10 }, "privacy": privacy,
+        });
+        shards_make_the_versions_of_one_sum(changes, rounds).await;
+    }
+}
+
 /// The same with one coordinator on the store of the run, so on SQLite with its files too.
 #[tokio::test]
 async fn one_coordinator_with_shards_makes_the_versions_of_one_without() {
@@ -248,7 +292,7 @@ async fn an_update_that_never_becomes_whole_is_taken_out() {
             let owners = world.app().db.look().await.unwrap().shards(job).await.unwrap();
             for (part, body) in parts_of(&work[1], 1).into_iter().enumerate().take(2) {
                 let owner = all.0.iter().find(|world| world.app().services.node == owners[part]).unwrap();
-                let _: ReportAccepted = put_part(owner, &devices[1], &work[1], part, body, 17).await.ok();
+                let _: ReportAccepted = put_part(owner, &devices[1], &work[1], part, body, &figures(17)).await.ok();
             }
         }
         contribute(&all, &devices[0], 0, &work[0]).await;
@@ -311,7 +355,9 @@ async fn what_is_no_part_is_refused_with_the_reason() {
     let work: Vec<_> = work.into_iter().map(|work| work.expect("drawn")).collect();
     let (device, mine) = (&devices[0], &work[0]);
     let parts = parts_of(mine, 0);
-    let put = |part: usize, body: &[u8], weight| put_part(world, device, mine, part, body.to_vec(), weight);
+    let put = async |part: usize, body: &[u8], weight| {
+        put_part(world, device, mine, part, body.to_vec(), &figures(weight)).await
+    };
     let whole = device.put_update(mine.id, &figures(10), file_of(mine, 0).0).await;
     assert!(whole.refused(ProblemType::WrongState).detail.contains("parts"), "{whole:?}");
     put(3, &parts[0], 10).await.refused(ProblemType::WrongState);
@@ -322,15 +368,15 @@ async fn what_is_no_part_is_refused_with_the_reason() {
     let weights = put(1, &parts[1], 11).await;
     assert!(weights.refused(ProblemType::UpdateRejected).detail.contains("different weights"), "{weights:?}");
     let (other, theirs) = (&devices[1], &work[1]);
-    let wrong = put_part(world, other, theirs, 0, parts_of(theirs, 1)[1].clone(), 10).await;
+    let wrong = put_part(world, other, theirs, 0, parts_of(theirs, 1)[1].clone(), &figures(10)).await;
     assert!(wrong.refused(ProblemType::UpdateRejected).detail.contains("tag"), "{wrong:?}");
     // Each part is within the norm of the round, and the update is not.
     let (third, last) = (&devices[2], &work[2]);
     let parts = parts_of(last, 2);
     for (part, body) in parts.iter().enumerate().take(2) {
-        let _: ReportAccepted = put_part(world, third, last, part, body.clone(), 10).await.ok();
+        let _: ReportAccepted = put_part(world, third, last, part, body.clone(), &figures(10)).await.ok();
     }
-    let long = put_part(world, third, last, 2, parts[2].clone(), 10).await;
+    let long = put_part(world, third, last, 2, parts[2].clone(), &figures(10)).await;
     assert!(long.refused(ProblemType::UpdateRejected).detail.contains("norm"), "{long:?}");
     all.finish(job, 1).await;
     let round = world.round(job, 1).await;

@@ -170,6 +170,15 @@ impl Survey for Lbfgs {
         }
     }
 
+    fn seen(&self) -> Vec<u64> {
+        self.products.bits()
+    }
+
+    fn go_on(&mut self, seen: &[u64]) -> Result<(), AggregateError> {
+        let is_such = self.products.go_on(seen);
+        is_such.then_some(()).ok_or_else(|| AggregateError::Notes(format!("{} inner products", seen.len())))
+    }
+
     fn decide(&mut self) {
         let Search { loss, slope, step, trials, .. } = self.search;
         let is_descent = self.loss <= loss + ARMIJO * step * slope + LOSS_NOISE * loss.abs();

@@ -13,6 +13,20 @@ impl Products {
         Self { vectors, sums: vec![0.0; vectors * (vectors + 1) / 2] }
     }
 
+    /// The sums so far.
+    pub(super) fn bits(&self) -> Vec<u64> {
+        self.sums.iter().map(|sum| sum.to_bits()).collect()
+    }
+
+    /// Goes on from such sums. Returns false for those of another number of vectors.
+    pub(super) fn go_on(&mut self, bits: &[u64]) -> bool {
+        let is_such = bits.len() == self.sums.len();
+        if is_such {
+            self.sums = bits.iter().map(|bits| f64::from_bits(*bits)).collect();
+        }
+        is_such
+    }
+
     /// Adds the products of the vectors' values at one parameter.
     pub(super) fn add(&mut self, values: &[f64]) {
         let mut sums = self.sums.iter_mut();
