@@ -43,8 +43,8 @@ impl NoiseMaker {
         self.blt.is_some()
     }
 
-    /// The noise of these values. `former` holds their buffers; it is empty before the first version, and where noise is
-    /// not correlated. Values that begin within a block take as long as those from its beginning on.
+    /// The noise of these values. `former` holds their buffers; it is empty before the first version, and where noise
+    /// is not correlated. Values that begin within a block take as long as those from its beginning on.
     pub fn make(&self, values: Range<usize>, former: &[u8]) -> NoisePiece {
         let mut piece = NoisePiece { noise: Vec::with_capacity(values.len()), buffers: Vec::new(), values };
         let mut former = former.as_chunks::<{ Buffers::BYTES }>().0.iter();

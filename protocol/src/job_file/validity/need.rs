@@ -43,7 +43,7 @@ pub(super) enum Need {
     ExampleMean,
     /// The rule needs the sum of the updates, and nothing else of them.
     SumAlone,
-    /// The rule can be followed range by range of the parameters, with what whole updates come to: norms, inner products.
+    /// The rule can be followed range by range of the parameters, with norms and inner products of whole updates.
     Ranges,
     /// All updates of a round can be read side by side.
     EachUpdate,

@@ -5,7 +5,7 @@
 //! reads the bytes of another. A coordinator that dies leaves the files as they were handed to it.
 //!
 //! Some rules must see the whole round before its first value is made ([`Lap`]). Then all coordinators first look at
-//! their ranges in the same order, and hand on what they saw: the numbers are those of one coordinator that sees it all.
+//! their ranges in the same order, and hand on what they saw: the numbers are those of one coordinator that sees all.
 //!
 //! Of each file one chunk is in memory, and of the combined updates the range.
 
@@ -147,8 +147,8 @@ pub(crate) async fn take_turn(
     hand_over(services, round, done, &state).await
 }
 
-/// Stores that a turn was taken, and calls the coordinator of the next one. Nothing happens when the round has ended, or
-/// another coordinator was faster.
+/// Stores that a turn was taken, and calls the coordinator of the next one. Nothing happens when the round has ended,
+/// or another coordinator was faster.
 async fn hand_over(services: &Services, round: &RoundRow, done: u16, state: &str) -> Result<(), CommitError> {
     let mut tx = services.db.begin().await?;
     tx.lock_job(round.job).await?;
