@@ -85,7 +85,7 @@ impl<'a> PrivateRound<'a> {
     ) -> Result<HashMap<AssignmentId, SquareSum>, CommitError> {
         let sink = |update: &StoredUpdate| {
             let before = before.get(&update.assignment).copied().unwrap_or_default();
-            Ok(Some(SquaresOf::going_on(self.scaling(norms, update), before)))
+            Ok(Some(SquaresOf::going_on(self.scaling(norms, update)?, before)))
         };
         let squares = each(self.services, self.spec, updates.to_vec(), sink, |squares, _| squares.finish()).await?;
         Ok(updates.iter().map(|update| update.assignment).zip(squares).collect())
@@ -105,10 +105,11 @@ impl<'a> PrivateRound<'a> {
         let sum = PrivateSum::new(spec.values(), grid, noise.divisor).releasing(spec.released(round.base_version));
         let sum = Arc::new(sum);
         let into = |update: &StoredUpdate| {
-            let scaling = self.scaling(norms, update);
-            let shortening = grid.shortening(squares.get(&update.assignment).copied().unwrap_or_default());
+            let scaling = self.scaling(norms, update)?;
+            // Without it nothing would bound the update.
+            let squares = squares.get(&update.assignment).ok_or_else(|| unread(update))?;
             sum.count(scaling.is_whole);
-            let clipped = ClippedInto::new(Arc::clone(&sum), scaling, shortening);
+            let clipped = ClippedInto::new(Arc::clone(&sum), scaling, grid.shortening(*squares));
             Ok(Some(clipped.weighing(spec.discount().weight(Weight::examples(1), update.staleness))))
         };
         each(services, spec, updates.to_vec(), into, |_, _| ()).await?;
@@ -119,9 +120,9 @@ impl<'a> PrivateRound<'a> {
         Ok(Private { combined: sum, clip_share })
     }
 
-    /// How an update is scaled; nothing of one that was not read.
-    fn scaling(&self, norms: &HashMap<AssignmentId, NormOf>, update: &StoredUpdate) -> Scaling {
-        self.grid.scaling(norms.get(&update.assignment).map_or(f64::NAN, NormOf::finish))
+    fn scaling(&self, norms: &HashMap<AssignmentId, NormOf>, update: &StoredUpdate) -> Result<Scaling, DbError> {
+        let norm = norms.get(&update.assignment).ok_or_else(|| unread(update))?;
+        Ok(self.grid.scaling(norm.finish()))
     }
 
     /// Adds noise to a sum, and writes the next buffers. Returns the noise of the count, which comes behind that of the
@@ -164,6 +165,11 @@ impl<'a> PrivateRound<'a> {
         }
         Ok(noise_of_count)
     }
+}
+
+/// An update that came between two readings, which a closed round does not have.
+fn unread(update: &StoredUpdate) -> DbError {
+    DbError::Corrupt(format!("the update of {} has not been measured", update.assignment))
 }
 
 /// The name of the buffers of the version that a round makes.
