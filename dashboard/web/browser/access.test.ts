@@ -162,8 +162,7 @@ it("finds in the audit log what is looked for, with enrolments of a day as one r
   await settled(page);
   const rows = page.getByRole("table", { name: "What operators did" }).locator("tbody tr");
   // In one look: a count of rows may be that of the filter before.
-  const is = async (text: string) =>
-    expect.poll(() => rows.allInnerTexts()).toEqual([expect.stringContaining(text)]);
+  const is = async (text: string) => expect.poll(() => rows.allInnerTexts()).toEqual([expect.stringContaining(text)]);
   await rows.filter({ hasText: "site south" }).filter({ hasText: "3 clients" }).waitFor();
   await page.getByLabel("Action").selectOption("account.revoke");
   await is("grace");
