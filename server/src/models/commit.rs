@@ -67,8 +67,8 @@ async fn make_and_store(
     // Updates still in flight will be refused, whether or not there is a running sum.
     sums.get_or_open(round.key(), spec).close().await;
     let updates = accepted(&services.db, spec, round).await?;
-    let buffers = || spool(bench, &services.clock, noise_key(round));
-    let mut buffers = keeps_buffers(spec).then(|| Growing::begin(buffers()));
+    let begin = || Growing::begin(spool(bench, &services.clock, noise_key(round)));
+    let mut buffers = keeps_buffers(spec).then(begin);
     let (combined, private) = match PrivateRound::of(services, spec, round)? {
         Some(private) => {
             let Private { combined, clip_share } = private.whole(&updates, buffers.as_mut()).await?;

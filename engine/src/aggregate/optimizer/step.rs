@@ -37,8 +37,9 @@ pub trait Optimizer: Send + Sync {
 }
 
 /// A first look at a whole round: [`Self::begin`], then [`Self::look`] at all blocks in order, then [`Self::decide`].
-/// Several coordinators can look one after the other, each at its range: [`Self::begin`], [`Self::go_on`] from what the
-/// one before has seen, then [`Self::look`]. Whoever has the last one's [`Self::seen`] decides as one that saw it all.
+/// Several coordinators can look one after the other, each at its range. Each calls [`Self::begin`], then
+/// [`Self::go_on`] with what the one before has [`seen`](Self::seen), then [`Self::look`]. The last one has seen the
+/// whole round.
 pub trait Survey: Send {
     /// Takes the notes of the base version's first companion, and the mean loss of the clients at the base version.
     ///

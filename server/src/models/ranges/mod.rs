@@ -234,9 +234,9 @@ impl Turn<'_> {
         let combined: SharedCombined = match spec.weighing() {
             Some(_) => running_sum(services, sums, spec, round).await?,
             None => {
-                let mut updates = updates.clone();
-                for (update, norm) in of_bits(&handed.norms) {
-                    if let Some(update) = updates.iter_mut().find(|other| other.assignment == update) {
+                let (mut updates, norms) = (updates.clone(), of_bits(&handed.norms));
+                for update in &mut updates {
+                    if let Some(norm) = norms.get(&update.assignment) {
                         update.facts.figures.norm = Some(norm.finish());
                     }
                 }
